@@ -156,8 +156,7 @@ def test_tests_see_plain_values_functions_and_nothing_else(run):
             1,
         ),
     )
-    assert test["result"]["messages"] == []
-    assert test["result"]["earned"] == 1
+    assert (test["result"]["earned"], test["result"]["messages"]) == (1, [])
 
 
 def test_a_value_that_cannot_be_sent_costs_no_points_elsewhere(run):
@@ -234,8 +233,7 @@ def test_gradients_reach_what_was_given(run):
         "def first(module, n): return module.out_features\ndef both(x): return x, [x]",
         ("test", GRADIENTS, 5),
     )
-    assert test["result"]["messages"] == []
-    assert test["result"]["earned"] == 5
+    assert (test["result"]["earned"], test["result"]["messages"]) == (5, [])
 
 
 ENDS = {

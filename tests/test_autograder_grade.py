@@ -66,8 +66,6 @@ def graded(tmp_path_factory):
     """A graded batch: what it says of itself, and its folder."""
     source, course = tmp_path_factory.mktemp("in"), tmp_path_factory.mktemp("course") / "new"
     hand_in(source, ann=with_answers(SOLVED), bob=with_answers(), carl=without_a_test())
-    (source / "dora").mkdir()
-    (source / "dora" / f"{NAME}.ipynb").write_text("no notebook")
     return grade.grade(source, course), course
 
 
@@ -120,14 +118,6 @@ def test_the_plots_that_a_student_concluded_from_are_seen_by_who_marks_and_on_th
             assert image.getpixel((9, 9)) == ImageColor.getrgb(colour)
             assert html.index(shown) < html.index("It falls.")
             assert "<script>x" not in html
-
-
-def test_what_could_not_be_graded_is_listed_with_a_reason(graded):
-    summary, course = graded
-    (one,) = summary.quarantined
-    entry = {"path": one.path, "student": "dora", "assignment": NAME, "reason": one.reason}
-    listed = json.loads((course / "not_graded.json").read_text(encoding="utf-8"))
-    assert listed == {"quarantined": [entry], "failed": []}
 
 
 def test_what_was_put_right_is_no_longer_listed(tmp_path):

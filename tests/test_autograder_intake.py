@@ -173,6 +173,7 @@ def test_names_of_all_scripts_stay():
         (TEXTS[PS01][:500].encode(), "The file breaks off after 500 characters. Download"),
         (b'{"cells": [1 2], "a": 3}', "The file is damaged: Expecting ',' delimiter: line 1 column 14"),
         (b"\xef\xbb\xbf\n<!DOCTYPE html><html>", "The file is a web page"),
+        (b"<p>typed into Canvas</p>", "The file is a web page"),
         (b"%PDF-1.7 ...", "The file is a PDF"),
         (b"PK\x03\x04...", "The file is a zip archive."),
         (b"import torch\nx = 1", "The file is no notebook: it begins with “import torch�x = 1”."),
@@ -245,26 +246,6 @@ def test_nbgraders_folder(folder):
     assert (cem.timestamp, cem.repairs) == (None, ("Its timestamp.txt holds no time: “<script>”.",))
     assert (empty.student, empty.assignment) == ("bob", PS01)
     assert empty.reason.startswith("The file is empty. Download the notebook again")
-
-
-def test_canvas(archive):
-    source = {
-        f"smithann_123_456_{PS01}.ipynb": answered(),
-        f"kurtbob_LATE_124_458_Copy of {PS01}-1.ipynb": answered(),
-        "kurtbob_124_459_plot.png": "x",
-        "kurtbob_124_text.html": "<html>",
-        f"__MACOSX/._smithann_123_456_{PS01}.ipynb": "x",
-    }
-    found = taken(archive(source))
-    assert students(found) == {
-        f"bulk.zip: smithann_123_456_{PS01}.ipynb": "smithann_123",
-        f"bulk.zip: kurtbob_LATE_124_458_Copy of {PS01}-1.ipynb": "kurtbob_124",
-        "bulk.zip: kurtbob_124_text.html": None,
-    }
-    assert [one.late for one in found.values() if not one.reason] == [False, True]
-    typed = found["bulk.zip: kurtbob_124_text.html"]
-    assert typed.student == "kurtbob_124"
-    assert typed.reason.startswith("The file is a web page")
 
 
 def test_nobody_can_say_when_they_handed_in(folder):
@@ -445,6 +426,7 @@ def test_an_archive_of_traps(archive):
             f"lies__{PS01}.ipynb": b" " * 20_000_002,
             f"inner__{PS01}.zip": b"PK\x03\x04",
             "empty/": "",
+            "__MACOSX/._up.ipynb": "x",
         }
     )
     # A header that says less than there is.

@@ -236,18 +236,6 @@ def test_of_copies_of_a_locked_cell_the_one_that_was_not_changed_counts():
     assert repairs == (f"ps01-3-check was there 3 times; {said}",)
 
 
-def test_cells_that_were_moved_are_moved_back_with_what_stood_behind_them():
-    notebook = handed_in()
-    answer = cell_of(notebook, "ps01-5-capped-answer")
-    notebook["cells"].remove(answer)
-    notebook["cells"][4:4] = [answer, own("helper = 1")]
-    mended, repairs = mend(notebook)
-    place = order(mended).index("ps01-5-capped-answer")
-    assert order(mended)[place - 1] == order(PS01)[order(PS01).index("ps01-5-capped-answer") - 1]
-    assert sources(mended)[place : place + 2] == ["".join(answer["source"]), "helper = 1"]
-    assert repairs == ()
-
-
 def test_an_answer_is_known_by_its_place():
     """Blank cells, cells of another type and what was released for trying out are none."""
     notebook = handed_in()

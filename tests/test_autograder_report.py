@@ -284,7 +284,6 @@ def test_a_page_is_in_order_and_loads_nothing(students):
     assert {one[1:] for one in addresses if one.startswith("#")} <= set(ids)
     assert all(one.startswith(("#", HOME)) for one in addresses)
     assert not any("src" in attributes or "style" in attributes for _, attributes in reader.found)
-    assert not re.search(r"url\(|@import|@font-face", html)
     assert all(f"Anne{number} " in shown(html) for number in range(students))
 
 

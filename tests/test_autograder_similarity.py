@@ -3,8 +3,8 @@
 import inspect
 import itertools
 import random
-import re
 import time
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from exercises.autograder.running.flags import answered
 from exercises.autograder.similarity import OWN, of_course, of_two, own_runs, pairs, shares, side_by_side
 from tests.checks.answers import MODULES
 from tests.rewording import reworded
-from tests.submissions import NAME, with_answers
+from tests.submissions import NAME, answers_in, read, with_answers
 from tests.typical_answers import WRONG
 
 HERE = Path(__file__).parent
@@ -33,34 +33,27 @@ SCALE = "ps01-7-scale-answer"
 
 
 @cache
-def cells_of(assignment: str, kind: str) -> dict[str, nbformat.NotebookNode]:
-    path = HERE.parent / "exercises" / kind / assignment / f"{assignment}.ipynb"
-    return {cell.id: cell for cell in nbformat.read(path, as_version=4).cells}
+def notebook_of(assignment: str, kind: str) -> nbformat.NotebookNode:
+    return read(HERE.parent / "exercises" / kind / assignment / f"{assignment}.ipynb")
 
 
 def handed(assignment: str) -> dict[str, str]:
-    return {name: cell.source for name, cell in cells_of(assignment, "release").items()}
+    return {cell.id: cell.source for cell in notebook_of(assignment, "release").cells}
 
 
-@cache
 def masters(assignment: str) -> dict[str, str]:
-    """The master's answers."""
-    return {
-        name: re.sub(r"^ *### (BEGIN|END) SOLUTION\n?", "", cell.source, flags=re.MULTILINE)
-        for name, cell in cells_of(assignment, "source").items()
-        if cell.metadata.get("nbgrader", {}).get("solution")
-    }
+    return answers_in(notebook_of(assignment, "source"))
 
 
 def code_of(assignment: str) -> dict[str, str]:
-    cells = cells_of(assignment, "source")
-    return {name: text for name, text in masters(assignment).items() if cells[name].cell_type == "code"}
+    code = {cell.id for cell in notebook_of(assignment, "source").cells if cell.cell_type == "code"}
+    return {name: text for name, text in masters(assignment).items() if name in code}
 
 
 @cache
 def ways(assignment: str) -> dict[str, list[str]]:
     """Of each answer in code what somebody may write: first the master's, then others, wrong ones too."""
-    tasks = answered({name: cell.source for name, cell in cells_of(assignment, "release").items()})
+    tasks = answered(handed(assignment))
     found = {}
     for name, text in code_of(assignment).items():
         right = (module.RIGHT.get(task, ()) for task in tasks.get(name, ()) for module in MODULES)
@@ -88,12 +81,11 @@ def a_class(assignment: str, number: int, seed: int, usual: float = 0.5) -> dict
     return texts
 
 
-def copies(texts: dict[str, dict[str, str]], number: int, *, rename: bool) -> set[tuple[str, str]]:
-    """Let some students copy all of the one before: with other names, or with comments and line breaks."""
+def copies(texts: dict[str, dict[str, str]], number: int, disguise: Callable) -> set[tuple[str, str]]:
+    """Let some students copy all of the one before."""
     students, chance = sorted(texts), random.Random(0)
     found = set()
     for first, second in zip(students[: 2 * number : 2], students[1 : 2 * number : 2], strict=True):
-        disguise = all_renamed if rename else spread
         texts[second] = {name: disguise(text, chance) for name, text in texts[first].items()}
         found.add((first, second))
     return found
@@ -117,7 +109,7 @@ def test_what_was_handed_out_is_nothing():
     assert pairs({f"s{n}": handed(NAME) for n in range(30)}, given) == []
     assert pairs({"s": masters(NAME)}, given) == []
     assert pairs({}, given) == []
-    again = "\n\n".join(cells_of(NAME, "release")[name].source for name in ("ps01-4-broken", "ps01-0-try"))
+    again = "\n\n".join(handed(NAME)[name] for name in ("ps01-4-broken", "ps01-0-try"))
     assert pairs({name: {OWN: again} for name in "abc"}, given) == []
     assert len(pairs({name: {OWN: again} for name in "abc"}, [])) == 2
 
@@ -151,9 +143,9 @@ def test_few_false_pairs_in_a_class_of_a_hundred(master):
     honest, kept, changed, given = [], [], [], handed(master.stem).values()
     for usual, seed in itertools.product((0.2, 0.5, 0.8), range(3)):
         honest.append(len(pairs(a_class(master.stem, 100, seed, usual), given)))
-        for rename, counted in ((False, kept), (True, changed)):
+        for disguise, counted in ((spread, kept), (all_renamed, changed)):
             texts = a_class(master.stem, 100, seed, usual)
-            made = copies(texts, 5, rename=rename)
+            made = copies(texts, 5, disguise)
             counted.append(len(names_of(pairs(texts, given)) & made) / 5)
     assert sum(honest) <= 0.3 * len(honest)
     assert sum(kept) > 0.8 * len(kept)
