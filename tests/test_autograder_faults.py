@@ -63,10 +63,10 @@ def undisturbed(tmp_path_factory, graded_once):
     return source, entries
 
 
-def assert_goes_on(folder: Path, undisturbed: tuple) -> grade.Summary:
+def assert_goes_on(folder: Path, undisturbed: tuple, **how) -> grade.Summary:
     """The next command does what is left, and the gradebook says what it says after an undisturbed run."""
     source, expected = undisturbed
-    summary = grade.grade(source, folder)
+    summary = grade.grade(source, folder, **how)
     assert (len(summary.quarantined), summary.failed) == (1, [])
     assert dump(Course(folder).gradebook) == expected
     return summary
@@ -181,21 +181,18 @@ def kill_in_turn(
 
 
 def test_workers_and_their_forking_processes_are_killed(undisturbed, tmp_path, monkeypatch, repetition):
-    source, expected = undisturbed
     monkeypatch.setattr(pool, "run", jobs.run)  # in processes of their own
     local, killed, stop = pool.ProcessPool(1), [], threading.Event()
     killer = threading.Thread(target=kill_in_turn, args=(local, tmp_path, killed, stop, repetition * DELAY))
     killer.start()
     try:
-        summary = grade.grade(source, tmp_path, pool=local)
+        assert_goes_on(tmp_path, undisturbed, pool=local)
     finally:
         stop.set()
         killer.join()
         below = [child for worker in local._executor._processes for child in descendants(worker)]
         local.close()
     assert "worker" in killed
-    assert summary.failed == []
-    assert dump(Course(tmp_path).gradebook) == expected
     psutil.wait_procs(below, timeout=10)
     assert not [process for process in below if process.is_running()]
 
@@ -238,18 +235,15 @@ def test_a_job_that_workers_die_of_is_given_up_alone(undisturbed, tmp_path):
 
 def test_a_cluster_does_the_work_and_one_that_is_gone_stops_the_batch(undisturbed, tmp_path, monkeypatch):
     """In threads of this process, where jobs are answered from memory: processes take long to start."""
-    source, expected = undisturbed
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(pool, "CONNECT", 1.0)
     threads = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
     with distributed.LocalCluster(**threads) as made:
         dask = pool.DaskPool(made.scheduler_address)
         assert dask.width == 2
-        summary = grade.grade(source, tmp_path / "whole", pool=dask)
-    assert [one.student for one in summary.graded] == list(STUDENTS)
-    assert dump(Course(tmp_path / "whole").gradebook) == expected
+        assert_goes_on(tmp_path / "whole", undisturbed, pool=dask)
     with pytest.raises(OSError, match="the cluster does not answer any more") as error:
-        grade.grade(source, tmp_path / "stopped", pool=dask)
+        grade.grade(undisturbed[0], tmp_path / "stopped", pool=dask)
     assert command.stopped(error.value)[0] == 3
     dask.close()
     assert_goes_on(tmp_path / "stopped", undisturbed)
@@ -374,17 +368,15 @@ class Locking(pool.InProcessPool):
 
 
 def test_a_locked_gradebook_is_waited_for_and_at_last_given_up(undisturbed, tmp_path, monkeypatch):
-    source, expected = undisturbed
     with grade.opened(tmp_path) as grading:
         grading.master(NAME)
     locking = Locking(tmp_path / "gradebook.db")
     with monkeypatch.context() as impatient:
         impatient.setattr(folders, "PATIENCE", 0.2)
         with pytest.raises(OSError, match="The gradebook is in use: close what has it open") as error:
-            grade.grade(source, tmp_path, pool=locking)
+            grade.grade(undisturbed[0], tmp_path, pool=locking)
     assert command.stopped(error.value)[0] == 3
 
     threading.Timer(1.0, locking.other.execute, ["ROLLBACK"]).start()
-    assert grade.grade(source, tmp_path, pool=locking).failed == []
-    assert dump(Course(tmp_path).gradebook) == expected
+    assert_goes_on(tmp_path, undisturbed, pool=locking)
     locking.other.close()

@@ -1,10 +1,8 @@
 """Flags for a person: ways to get at an answer without writing it are seen, and honest work is left alone."""
 
 import importlib
-import json
 import linecache
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,25 +10,20 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from exercises import release
 from exercises.autograder.result import Flag
 from exercises.autograder.running.flags import ORDINARY, SOLVES, WATCHED, LibraryCallRecorder, answered, seen
+from tests.submissions import read
 from transformer_lessons import checks
 
-ROOT = Path(__file__).parents[1]
-
-
-def is_given(cell: dict) -> bool:
-    """Whether it is code of the course's own."""
-    return cell["cell_type"] == "code" and cell["metadata"].get("nbgrader", {}).get("locked", False)
-
-
-GIVEN = {  # by assignment and grade id
-    path.stem[:4]: {
-        cell["id"]: "".join(cell["source"])
-        for cell in json.loads(path.read_bytes())["cells"]
-        if is_given(cell)
+# Code of the course's own, by assignment and grade id.
+GIVEN = {
+    master.stem[:4]: {
+        cell.id: cell.source
+        for cell in read(master).cells
+        if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("locked")
     }
-    for path in ROOT.glob("exercises/source/*/*.ipynb")
+    for master in release.masters()
 }
 PS01, PS05, PS06, PS07 = (GIVEN[name] for name in ("ps01", "ps05", "ps06", "ps07"))
 LAYER_NORM = "ps05-2-layer-norm-answer"

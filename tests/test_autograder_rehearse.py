@@ -6,7 +6,6 @@ import re
 import shlex
 from collections import Counter
 
-import nbformat
 import pytest
 
 from exercises import release
@@ -16,14 +15,13 @@ from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
 from exercises.autograder.rehearse import ABSENT, DELETED, KEY, UNREADABLE, wrong
 from tests.expected import TEXTBOOK, expected, paragraph
-from tests.submissions import NAME, answers_in
+from tests.submissions import NAME, RELEASED, answers_in, read
 
 GUIDE, MORE = (
     (release.HERE.parent / "book" / f"{name}.md").read_text(encoding="utf-8")
     for name in ("instructors", "instructors_more")
 )
 MASTERS = release.masters()
-RELEASED = {m.parent.name: nbformat.read(release.released(m), as_version=4) for m in MASTERS}
 
 
 def line_of(student: str, said: str) -> str:
@@ -76,7 +74,8 @@ def test_from_a_rehearsal_to_tables_in_the_guides_six_commands(tmp_path, capsys)
 
 
 def test_an_answer_is_what_it_is_said_to_be_and_copies_are_there_to_be_found():
-    released, seen, texts, copied = answers_in(RELEASED[NAME]), Counter(), {}, set()
+    handed_out = read(RELEASED)
+    released, seen, texts, copied = answers_in(handed_out), Counter(), {}, set()
     mistakes = {(cell, text) for cell, _, text in wrong()}
     for student, handed_in in rehearse.students(40, NAME):
         name, source = student["name"], student["copied_from"]
@@ -90,7 +89,7 @@ def test_an_answer_is_what_it_is_said_to_be_and_copies_are_there_to_be_found():
             assert "SOLUTION" not in text
     assert min(seen[kind] for kind in ("right", "typical", "untouched")) > 0.05 * seen.total()
     assert 0.4 * seen.total() < seen["right"] < 0.8 * seen.total()
-    found = similarity.pairs(texts, [cell.source for cell in RELEASED[NAME].cells], ["ps01-7-scale-answer"])
+    found = similarity.pairs(texts, [cell.source for cell in handed_out.cells], ["ps01-7-scale-answer"])
     assert {(pair.first, pair.second) for pair in found} == copied
     assert copied
 
