@@ -5,6 +5,7 @@ import json
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from transformer_lessons.tools import submission
@@ -153,13 +154,9 @@ def test_the_visible_checks_are_run_and_repeated(check):
 
 def written(path: Path, *sources: str) -> Path:
     """A notebook of these cells; the first one is an answer, the others the student's own."""
-    cells = [
-        {"cell_type": "code", "source": source, "metadata": {}, "outputs": [], "execution_count": None}
-        for source in sources
-    ]
-    cells[0]["metadata"] = {"nbgrader": {"grade_id": "ps01-1-answer"}}
-    content = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
-    path.write_text(json.dumps(content), encoding="utf-8")
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    cells[0].metadata.nbgrader = {"grade_id": "ps01-1-answer"}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
     return path
 
 
