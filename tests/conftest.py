@@ -153,6 +153,14 @@ def no_shape_checks():
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
+def assert_same_function(ours, theirs, *inputs):
+    """Equal values, and for a random cotangent equal gradients of every input; of modules: `test_oracles`."""
+    from transformer_lessons.oracles import is_within, measure  # late, as shapes are to be checked
+
+    deviation = measure.compare(ours, theirs, inputs)
+    assert is_within(deviation, inputs[0].dtype), deviation
+
+
 def assert_close(actual, expected, *, tolerance: float | None = None):
     """max|a − b| ≤ tolerance · max(1, max|b|): 1e-10 in float64, 1e-5 in float32."""
     assert actual.shape == expected.shape

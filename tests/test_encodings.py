@@ -47,13 +47,6 @@ def test_tables_go_where_they_are_wanted(make):
     assert make(3, 4).dtype == torch.float32
 
 
-def test_the_shift_matrix_by_hand():
-    # d_model = 4, k = 3: angles 3 · 1 and 3 · 1/100; (sin, cos)(t + 3) from (sin, cos)(t).
-    c, s, d, e = math.cos(3), math.sin(3), math.cos(0.03), math.sin(0.03)
-    rows = [[c, s, 0, 0], [-s, c, 0, 0], [0, 0, d, e], [0, 0, -e, d]]
-    assert_close(shift_matrix(3, 4, dtype=torch.float64), torch.tensor(rows, dtype=torch.float64))
-
-
 @pytest.mark.parametrize("d_model", [0, 7])
 def test_a_lone_sine_cannot_be_shifted(d_model):
     with pytest.raises(ValueError, match=f"^d_model: expected an even number, got {d_model}$"):

@@ -7,8 +7,7 @@ import pickle
 import pytest
 import torch
 import torch.nn.functional as F
-from compare import assert_same_function
-from conftest import assert_close
+from conftest import assert_close, assert_same_function
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 

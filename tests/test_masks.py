@@ -66,17 +66,11 @@ def test_booleans_as_an_additive_mask_and_back(options):
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [
-        (
-            lambda: padding_mask(torch.zeros(2, 3), 0),
-            r"ids: expected integers .* got torch.float32 \[2, 3\]$",
-        ),
+        (lambda: padding_mask(torch.zeros(2, 3), 0), r"ids: .* integers .*, got torch.float32 \[2, 3\]$"),
         (lambda: padding_mask(torch.tensor([1, 2]), 0), r"ids: .* \(batch, keys\), got torch.int64 \[2\]$"),
         (lambda: causal_mask(-1), "expected 0 ≤ queries ≤ keys: -1, -1"),
         (lambda: causal_mask(5, 3), "expected 0 ≤ queries ≤ keys: 5, 3"),
-        (
-            lambda: boolean(torch.tensor([0.0, 1.0])),
-            r"^mask: .* floats 0 and −inf, got tensor\(\[0., 1.\]\)$",
-        ),
+        (lambda: boolean(torch.ones(2)), r"^mask: .* floats 0 and −inf, got tensor\(\[1.\]\)$"),
         (lambda: combine(torch.zeros(2, 2, dtype=torch.int64)), "mask: expected booleans"),
         (lambda: additive(torch.ones(2)), "^mask: expected booleans, got torch.float32$"),
     ],

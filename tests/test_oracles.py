@@ -9,7 +9,6 @@ from transformer_lessons.feed_forward import FeedForward
 from transformer_lessons.norms import LayerNorm
 from transformer_lessons.oracles import Case, cases, is_within
 from transformer_lessons.oracles.measure import Deviation, compare, distance, perturb
-from transformer_lessons.oracles.names import halves
 
 F64 = torch.float64
 WITHOUT_GRADIENTS = (
@@ -116,8 +115,3 @@ def test_a_case_takes_the_worst_of_several_seeds_and_leaves_dtype_and_generator_
     assert torch.get_default_dtype() == torch.float32
     assert len(set(drawn)) == 5
     assert worst == Deviation(0.5 * max(drawn), None)
-
-
-def test_halves_by_hand():
-    # Two heads of d_k = 4: within each, even rows first.
-    assert halves(torch.arange(8), 4).tolist() == [0, 2, 1, 3, 4, 6, 5, 7]

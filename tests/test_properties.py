@@ -6,8 +6,7 @@ How many are drawn, and that they are the same at every run, says the profile in
 import pytest
 import torch
 import torch.nn.functional as F
-from compare import assert_same_function
-from conftest import assert_close
+from conftest import assert_close, assert_same_function
 from hypothesis import assume, given, register_random
 from hypothesis import strategies as st
 
@@ -15,11 +14,9 @@ from tests.models import sentences
 from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.decoding import Steps
-from transformer_lessons.embeddings import TransformerEmbedding
-from transformer_lessons.encodings import LearnedEncoding, SinusoidalEncoding, shift_matrix, sinusoidal
+from transformer_lessons.encodings import shift_matrix, sinusoidal
 from transformer_lessons.fast import accelerate
 from transformer_lessons.fast.kernels import fused_attention
-from transformer_lessons.layers import EncoderLayer
 from transformer_lessons.masks import causal_mask
 from transformer_lessons.model import Transformer
 from transformer_lessons.oracles.measure import leaves, perturb
@@ -155,21 +152,6 @@ def test_with_a_cache_a_token_gets_what_it_gets_without(model, source, rows, ste
 
 
 # --- Order is visible through positions alone
-
-
-@given(
-    order=st.integers(2, 7).flatmap(lambda n: st.permutations(range(n))),
-    position=st.sampled_from([None, "rotary", SinusoidalEncoding, LearnedEncoding]),
-)
-def test_an_encoder_layer_follows_a_permutation_unless_it_is_told_positions(order, position):
-    layer = EncoderLayer(TransformerConfig(17, VOCAB, d_model=24, num_heads=6, d_ff=11, dropout=0.0))
-    layer = perturb(modern(layer, 3) if position == "rotary" else layer).double()
-    added = None if position in (None, "rotary") else position(24, MAX_LENGTH)
-    embed = perturb(TransformerEmbedding(17, 24, position=added)).double()
-    ids, mask = torch.randperm(17)[None, : len(order)], torch.rand(1, 1, 1, len(order)) < 0.7
-    assume(mask.sum() > 1 and order not in ([*range(len(order))], [*range(len(order))][::-1]))
-    moved = layer(embed(ids[:, order]), mask[..., order])
-    assert torch.allclose(moved, layer(embed(ids), mask)[:, order], rtol=0, atol=1e-10) == (position is None)
 
 
 @given(t=st.integers(0, 50), s=st.integers(0, 50), d_k=sizes.map(lambda n: 2 * n))

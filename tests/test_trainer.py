@@ -114,27 +114,22 @@ def test_a_model_that_was_evaluated_is_trained_with_dropout_again():
     assert trainer.model.training
 
 
-def test_a_loss_that_is_not_finite_stops_before_it_spoils_the_weights():
-    trainer = new_trainer()
-    trainer.train_step()
-    with torch.no_grad():
-        trainer.model.output.weight[5, 5] = float("nan")
-    before = {name: parameter.clone() for name, parameter in trainer.model.named_parameters()}
-    with pytest.raises(FloatingPointError, match="the loss became nan at step 2"):
-        trainer.train_step()
-    for name, parameter in trainer.model.named_parameters():
-        assert torch.equal(parameter, before[name]) or name.endswith(("output.weight", "token.weight"))
+INFINITE = {
+    "the loss became nan": lambda bias: bias.data.fill_(math.nan),
+    "the gradient became (nan|inf)": lambda bias: bias.register_hook(lambda gradient: gradient * math.inf),
+}
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_a_gradient_that_is_not_finite_stops_before_it_spoils_the_weights(precision):
-    """Clipped by its norm it would be NaN; in float16 such a step is left out."""
+@pytest.mark.parametrize("complaint", INFINITE)
+def test_what_is_not_finite_stops_before_it_spoils_the_weights(complaint, precision):
+    """Clipped by its norm a gradient would be NaN; in float16 such a step is left out."""
     trainer = new_trainer(precision=precision)
-    trainer.model.output.weight.register_hook(lambda gradient: gradient * math.inf)
+    INFINITE[complaint](trainer.model.encoder_layers[0].feed_forward.W_2.bias)
     before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
-    with pytest.raises(FloatingPointError, match=r"the gradient became (nan|inf) at step 1"):
+    with pytest.raises(FloatingPointError, match=f"{complaint} at step 1"):
         trainer.train_step()
-    assert all(torch.equal(tensor, before[name]) for name, tensor in trainer.model.state_dict().items())
+    torch.testing.assert_close(trainer.model.state_dict(), before, rtol=0, atol=0, equal_nan=True)
 
 
 # ---- Settings
@@ -330,11 +325,9 @@ def test_a_step_that_overflows_is_left_out_and_the_next_scaled_less_also_when_re
 @pytest.mark.parametrize(
     ("device", "capability", "dtype"),
     [
-        ("cuda", (9, 0), torch.bfloat16),
         ("cuda", (8, 0), torch.bfloat16),
         ("cuda", (7, 5), torch.float16),  # a T4
         ("cpu", None, torch.float32),
-        ("mps", None, torch.float32),
     ],
 )
 def test_what_a_device_is_fast_at(monkeypatch, device, capability, dtype):

@@ -154,13 +154,6 @@ def greedy_distribution(logits: torch.Tensor) -> torch.Tensor:
     return F.one_hot(logits.argmax(dim=-1), logits.size(-1)).double()
 
 
-def test_a_text_read_in_pieces_gives_the_logits_of_the_whole():
-    model, ids = language_model().eval(), torch.randint(13, (3, 11))
-    past = model.nothing_read()
-    pieces = [model(ids[:, a:b], past) for a, b in ((0, 5), (5, 6), (6, 11))]
-    assert_close(torch.cat(pieces, dim=1), model(ids))
-
-
 def test_extend_writes_what_the_whole_model_would_choose():
     model, ids = language_model(dropout=0.5), torch.randint(13, (3, 4))
     found = extend(model, ids, lambda logits: logits.argmax(dim=-1), 12)
