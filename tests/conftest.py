@@ -39,13 +39,10 @@ def pytest_configure(config):
 OTHERS = ("Deprecation", "Future", "Resource", "sqlalchemy.exc.SA", "pytest.PytestUnraisableException")
 OF_NBGRADER = pytest.mark.filterwarnings(*(f"ignore::{name}Warning" for name in OTHERS))
 
-# In `make test-full`, of what depends on when something is killed; otherwise the first.
-SERIES = {"repetition": range(50)}
-
 
 def pytest_generate_tests(metafunc):
-    for name in SERIES.keys() & set(metafunc.fixturenames):
-        metafunc.parametrize(name, SERIES[name] if metafunc.config.getoption("--full") else SERIES[name][:1])
+    if "repetition" in metafunc.fixturenames:  # of what depends on when something is killed
+        metafunc.parametrize("repetition", range(50 if metafunc.config.getoption("--full") else 1))
 
 
 def no_isolation() -> str | None:

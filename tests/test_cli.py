@@ -45,7 +45,6 @@ def parsed(*words: str) -> argparse.Namespace:
     ("command", "complaint"),
     [
         ("", "the following arguments are required: COMMAND"),
-        ("train --steps many", "argument --steps: invalid int value: 'many'"),
         ("train --steps 0", "steps: expected 1 or more, got 0"),
         ("train --task chess", "invalid choice: 'chess'"),
         ("train --resume", "resume: expected a run, found no runs/number-words/config.json"),
@@ -93,14 +92,10 @@ def test_a_config_that_makes_no_sense(lessons, content, complaint):
     assert not Path("run").exists()
 
 
-PAGES = {
-    path.name: re.sub(r" \\\n *", " ", path.read_text(encoding="utf-8"))  # a command in several lines
-    for path in (
-        ROOT / "README.md",
-        *(ROOT / "book").glob("*.md"),
-        *(ROOT / "book").glob("_templates/*.jinja"),
-    )
-}
+BOOK = ROOT / "book"
+PATHS = [ROOT / "README.md", *BOOK.glob("*.md"), *BOOK.glob("_templates/*.jinja")]
+# A command may stand in several lines.
+PAGES = {path.name: re.sub(r" \\\n *", " ", path.read_text(encoding="utf-8")) for path in PATHS}
 SHOWN = [
     (name, match[1])
     for name, text in PAGES.items()
@@ -393,13 +388,12 @@ def test_oracles_prints_a_line_for_each(lessons, monkeypatch):
         Known("a", "transformers Theirs", ModuleNotFoundError("no module", name="transformers")),
         Known("a", "b", Deviation(1e-7, 1e-7)),
     ]
-    monkeypatch.setattr(cli, "cases", lambda: found[:2])
-    code, out, error = lessons("oracles")
-    assert code == 0
-    assert out.splitlines()[2].split() == "norms.Ours (beams=2) nn.Theirs 2.5e-11 – 2.5e-11 –".split()
-    assert out.splitlines()[3] == "1 comparisons, none out of bounds (1e-10 in float64, 1e-5 in float32)"
-    assert error == "skipped: 1 of 2, which need transformers\n"
     monkeypatch.setattr(cli, "cases", lambda: found)
-    code, out, _ = lessons("oracles")
-    assert (code, out.splitlines()[3][-13:]) == (1, "OUT OF BOUNDS")
-    assert "2 comparisons, 1 out of bounds" in out
+    code, out, error = lessons("oracles")
+    _, _, ours, other, last = out.splitlines()
+    assert (code, error) == (1, "skipped: 1 of 3, which need transformers\n")
+    assert ours.split() == "norms.Ours (beams=2) nn.Theirs 2.5e-11 – 2.5e-11 –".split()
+    assert other.endswith("OUT OF BOUNDS")
+    assert last == "2 comparisons, 1 out of bounds (1e-10 in float64, 1e-5 in float32)"
+    del found[2]
+    assert lessons("oracles")[0] == 0

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tests.models import sentences, talkative
@@ -20,35 +21,16 @@ def sources() -> Tensor:
     return sentences([11, 7, 5, 3, 2, 1, 11])
 
 
-def real(row: list[int]) -> list[int]:
-    """A sentence up to its end: what comes after is padding."""
-    sentence = row[: row.index(EOS) + 1] if EOS in row else row
-    assert set(row[len(sentence) :]) <= {PAD}
-    return sentence
-
-
 @torch.no_grad()
-def log_p(model: Transformer, row: Tensor, beginnings: list[list[int]]) -> list[list[float]]:
-    """Of each next token, without any cache, padding or batch-mate."""
-    src = row[None, row != PAD].expand(len(beginnings), -1)
-    return model.eval()(src, torch.tensor(beginnings))[:, -1].log_softmax(-1).tolist()
-
-
-def exhaustive(model: Transformer, row: Tensor, alpha: float, max_length: int) -> list[int]:
+def exhaustive(model: Transformer, row: Tensor, alpha: float, max_length: int) -> Tensor:
     """The best of all sentences there are: those that end with EOS, and those that max_length cuts off."""
-    best, going_on = (-math.inf, []), [(0.0, [BOS])]
-    for length in range(1, max_length + 1):
-        scores = log_p(model, row, [y for _, y in going_on])
-        longer = [
-            (before + step, [*y, token])
-            for (before, y), steps in zip(going_on, scores, strict=True)
-            for token, step in enumerate(steps)
-        ]
-        whole = [
-            (s / ((5 + length) / 6) ** alpha, y) for s, y in longer if y[-1] == EOS or length == max_length
-        ]
-        best, going_on = max([best, *whole]), [one for one in longer if one[1][-1] != EOS]
-    return best[1][1:]
+    said = torch.cartesian_prod(*[torch.arange(model.config.target_vocab_size)] * max_length)
+    src = row[None, row != PAD].expand(len(said), -1)
+    log_p = model.eval()(src, F.pad(said[:, :-1], (1, 0), value=BOS)).log_softmax(-1)
+    ends = said == EOS
+    is_in = ends.cumsum(1) - ends.long() == 0  # up to the first end
+    scores = (log_p.gather(-1, said[..., None])[..., 0] * is_in).sum(1) / ((5 + is_in.sum(1)) / 6) ** alpha
+    return (said * is_in)[scores.argmax()]  # with padding after its end
 
 
 @pytest.mark.parametrize("decode", [greedy, beam])
@@ -70,8 +52,9 @@ def test_a_beam_as_wide_as_everything_finds_the_best_of_all_sentences(alpha):
     sizes = {"d_model": 6, "d_ff": 7, "num_encoder_layers": 1, "num_decoder_layers": 2}
     model = talkative(1, source_vocab_size=7, target_vocab_size=5, **sizes)
     src = torch.tensor([[3, 4, 5, 6, 3], [6, 5, 3, 0, 0], [4, 0, 0, 0, 0]])
-    said = beam(model, src, beam_size=85, length_penalty=alpha, max_length=3)
-    assert list(map(real, said.tolist())) == [exhaustive(model, row, alpha, 3) for row in src]
+    found = beam(model, src, beam_size=85, length_penalty=alpha, max_length=3)
+    expected = torch.stack([exhaustive(model, row, alpha, 3) for row in src])
+    assert torch.equal(F.pad(found, (0, 3 - found.size(1))), expected)
 
 
 @pytest.mark.parametrize("decode", [greedy, beam])

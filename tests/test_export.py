@@ -80,9 +80,8 @@ def test_ctranslate2_says_the_same(tmp_path, settings):
     run, source, target = saved(tmp_path / "run", model)
     save(run, tmp_path / "out", format="ctranslate2")
     words = [[source[x] for x in sentence] for sentence in SENTENCES]
-    found = ctranslate2.Translator(str(tmp_path / "out")).translate_batch(
-        words, beam_size=1, max_decoding_length=11
-    )
+    theirs = ctranslate2.Translator(str(tmp_path / "out"))
+    found = theirs.translate_batch(words, beam_size=1, max_decoding_length=11)
     assert [one.hypotheses[0] for one in found] == [[target[y] for y in row] for row in said(model)]
 
 
@@ -116,16 +115,14 @@ def test_graphs_of_pre_norm_with_learned_positions(tmp_path):
 def assert_any_lengths(directory: Path, model: Transformer):
     """Rows, sources and steps of other numbers than the graphs were traced with: logits of all steps."""
     c = model.config
-    encoder, step = (
-        onnxruntime.InferenceSession(directory / f"{name}.onnx") for name in ("encoder", "decoder_step")
-    )
+    paths = (directory / "encoder.onnx", directory / "decoder_step.onnx")
+    encoder, step = map(onnxruntime.InferenceSession, paths)
     for src in (SRC, SRC[2:, :1], SRC.repeat(2, 2)):
         written = torch.cat([torch.ones(len(src), 1, dtype=int), torch.randint(3, 19, (len(src), 5))], dim=1)
         source_k, source_v = encoder.run(None, {"src": src.numpy()})
         given = {"src": src.numpy(), "source_k": source_k, "source_v": source_v}
-        past = [
-            np.zeros((c.num_decoder_layers, len(src), c.num_heads, 0, c.d_model // c.num_heads), np.float32)
-        ] * 2
+        sizes = c.num_decoder_layers, len(src), c.num_heads, 0, c.d_model // c.num_heads
+        past = [np.zeros(sizes, np.float32)] * 2
         found = []
         for token in written.split(1, dim=1):
             inputs = {**given, "token": token.numpy(), "past_k": past[0], "past_v": past[1]}
@@ -182,10 +179,9 @@ def test_weights_of_torch_come_in():
     x, y = ours.source_embedding(SRC), ours.target_embedding(SRC)
     later = theirs.generate_square_subsequent_mask(SRC.size(1))
     hidden = {"src_key_padding_mask": SRC == 0, "memory_key_padding_mask": SRC == 0}
-    found = theirs(x, y, tgt_mask=later, **hidden)
-    torch.testing.assert_close(
-        ours.decode(SRC, ours.encode(SRC, padding_mask(SRC, 0)), padding_mask(SRC, 0)), found
-    )
+    mask = padding_mask(SRC, 0)
+    found = ours.decode(SRC, ours.encode(SRC, mask), mask)
+    torch.testing.assert_close(found, theirs(x, y, tgt_mask=later, **hidden))
 
 
 @pytest.mark.parametrize(

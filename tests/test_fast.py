@@ -19,7 +19,7 @@ from transformer_lessons.data.batches import Batch, make_batch
 from transformer_lessons.fast import accelerate, losses, plain
 from transformer_lessons.fast.cpu_steps import CPUSteps
 from transformer_lessons.fast.decoding import beam, greedy, steps_of
-from transformer_lessons.fast.decoding_steps import Steps, going_on
+from transformer_lessons.fast.decoding_steps import Steps
 from transformer_lessons.fast.dropout import Dropout
 from transformer_lessons.fast.int8 import Int8Linear, quantize
 from transformer_lessons.fast.kernels import FusedMultiHeadAttention, fused_attention
@@ -332,13 +332,6 @@ def test_nothing_to_translate():
 
 
 def test_sentences_leave_when_half_of_all_are_done(monkeypatch):
-    def left(*is_done: int) -> list[int] | None:
-        found = going_on(torch.tensor(is_done, dtype=torch.bool))
-        return None if found is None else found.tolist()
-
-    assert (left(0, 1, 0), left(0)) == (None, None)
-    assert (left(0, 1), left(1, 0, 1, 1, 0), left(1), left()) == ([0], [1, 4], [], [])
-
     seen, next_logits = [], Steps.next_logits
     watched = lambda self, token: seen.append(len(token)) or next_logits(self, token)  # noqa: E731
     monkeypatch.setattr(Steps, "next_logits", watched)

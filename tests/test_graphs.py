@@ -204,10 +204,8 @@ def test_replayed_steps_are_steps(tape, monkeypatch, changes, copies):
 
 @pytest.mark.parametrize("seed", [7, 11])
 def test_on_a_gpu_the_canons_tokens(gpu, seed):
-    model, src = (
-        talkative(seed, norm_first=True).to(gpu),
-        sentences([11, 7, 5, 3, 2, 1, 11, 4, 4, 8, 6]).to(gpu),
-    )
+    model = talkative(seed, norm_first=True).to(gpu)
+    src = sentences([11, 7, 5, 3, 2, 1, 11, 4, 4, 8, 6]).to(gpu)
     options = {"beam_size": 4, "length_penalty": 0.6, "max_length": 13}
     expected = decoding.greedy(model, src, max_length=13), decoding.beam(model, src, **options)
     accelerate(model)

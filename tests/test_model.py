@@ -47,7 +47,7 @@ def test_longer_than_max_length(src):
 
 
 def test_attention_maps_of_every_attention(src, tgt):
-    """Their values: `test_attention`."""
+    """Their values: `test_layers`."""
     encoder = {f"encoder_layers.{n}.self_attention": (3, 3, 7, 7) for n in range(2)}
     both = {"self": (3, 3, 11, 11), "cross": (3, 3, 11, 7)}
     decoder = {f"decoder_layers.{n}.{kind}_attention": both[kind] for n in range(3) for kind in both}

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -141,14 +142,9 @@ def test_the_visible_checks_are_run_and_repeated(check):
     code, out, error = check(content)
     assert code == 1
     assert "from top to bottom" in error
-    lines = out.splitlines()
-    assert any(
-        "ps01-3-check: scaled_dot_product_attention: you left out the division" in line for line in lines
-    )
-    assert "- ps01-6-check: ZeroDivisionError: division by zero" in lines
-    assert not any(
-        line.startswith(("- ps01-2-check", "- ps01-4-check", "- ps01-5-capped-check")) for line in lines
-    )
+    assert "- ps01-3-check: scaled_dot_product_attention: you left out the division" in out
+    assert "- ps01-6-check: ZeroDivisionError: division by zero\n" in out
+    assert not re.search("- ps01-(2|4|5-capped)-check", out)
     assert "\x1b" not in out
 
 

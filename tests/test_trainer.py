@@ -67,9 +67,7 @@ def test_steps_are_those_of_the_chapters_loop(clip_norm, decay):
     assert [record["loss"] for record in records] == pytest.approx(losses, rel=1e-9)
     assert records[0]["accuracy"] == pytest.approx(is_right.double().mean().item())
     assert records[0]["gradient_norm"] > 1  # or nothing would be clipped
-    assert [record["learning_rate"] for record in records] == [
-        SMALL.learning_rate(step) for step in (1, 2, 3)
-    ]
+    assert [one["learning_rate"] for one in records] == [SMALL.learning_rate(step) for step in (1, 2, 3)]
     for a, b in zip(ours.model.parameters(), theirs.parameters(), strict=True):
         assert_close(a, b, tolerance=1e-9)
 

@@ -56,21 +56,14 @@ def test_backward_of_a_query_that_may_look_nowhere_is_zero():
 
 
 def test_hard_attention_looks_up():
-    # Three one-hot keys are a dictionary; the queries name its entries. Of equally good keys the first is taken.
+    # Three one-hot keys are a dictionary; the queries name its entries. Of equally good keys the first is taken,
+    # of the last two queries one may not see it, and one may see nothing.
     value = torch.tensor([[10.0, 1.0], [20.0, 2.0], [30.0, 3.0]])
-    asked = torch.cat([torch.eye(3)[[2, 0, 1]], torch.ones(1, 3)])
-    output, weights = hard_attention(asked, torch.eye(3), value)
-    assert output.tolist() == [[30, 3], [10, 1], [20, 2], [10, 1]]
-    assert weights.tolist() == torch.eye(3)[[2, 0, 1, 0]].tolist()
-
-
-def test_hidden_keys_are_never_the_best_and_none_is_nothing():
-    mask = torch.tensor([[True, False, True], [False, False, False]])
-    output, weights = hard_attention(
-        torch.eye(3)[[1, 1]], torch.eye(3), torch.tensor([[5.0], [7.0], [9.0]]), mask
-    )
-    assert output.tolist() == [[5], [0]]
-    assert weights.tolist() == [[1, 0, 0], [0, 0, 0]]
+    asked = torch.cat([torch.eye(3)[[2, 0, 1]], torch.ones(3, 3)])
+    mask = torch.tensor([[True] * 3] * 4 + [[False, True, True], [False] * 3])
+    output, weights = hard_attention(asked, torch.eye(3), value, mask)
+    assert output.tolist() == [[30, 3], [10, 1], [20, 2], [10, 1], [20, 2], [0, 0]]
+    assert weights.tolist() == [*torch.eye(3)[[2, 0, 1, 0, 1]].tolist(), [0, 0, 0]]
 
 
 # --- tiled_attention
@@ -97,9 +90,8 @@ def test_queries_that_would_come_before_every_key_are_refused():
 @pytest.mark.parametrize("dtype", HALVES)
 def test_long_sums_are_kept_in_float32(dtype):
     # 4,000 keys of features near 20: in float16 their sum would be infinite.
-    query, key, value = (
-        x.to(dtype) for x in (20 + torch.rand(4000, 3), 20 + torch.rand(4000, 3), torch.rand(4000, 2))
-    )
+    query, key = (20 + torch.rand(2, 4000, 3)).to(dtype)
+    value = torch.rand(4000, 2).to(dtype)
     for is_causal in (False, True):
         output = linear_attention(query, key, value, is_causal=is_causal)
         expected = linear_attention(query.double(), key.double(), value.double(), is_causal=is_causal)
