@@ -120,7 +120,15 @@ def test_merges_stay_within_words():
     """What they are, and the ids: chapter 2 finds the same by counting."""
     words = "to| be|,| or|  |not_1| «|Straße|»|\n |be|?!|\t\t".split("|")
     assert byte_pair.split_words("".join(words)) == words
-    assert BytePairEncoding.train(["to be, to be"], 1000).tokens[259:] == [b" b", b"to", b" be", b" to"]
+    encoding = BytePairEncoding.train(["to be, to be"], 1000)
+    assert encoding.tokens[259:] == [b" b", b"to", b" be", b" to"]
+    assert [encoding.tokens[number] for number in encoding.encode("to  be")] == [
+        b"to",
+        b" ",
+        b" ",
+        b"b",
+        b"e",
+    ]
 
 
 @pytest.fixture(scope="module")

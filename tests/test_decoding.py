@@ -142,6 +142,7 @@ def test_what_can_only_be_as_good_is_not_looked_for(spoken):
     model = spoken(lambda _, y: {EOS: 0.5, 3: 0.5} if not y else {EOS: 1.0})
     assert beam(model, torch.tensor([[1]]), length_penalty=0.0, max_length=5).tolist() == [[EOS]]
     assert model.asked == 1
+    assert beam(model, torch.tensor([[1]]), length_penalty=2.0, max_length=5).tolist() == [[3, EOS]]  # better
 
 
 def test_the_penalty_counts_from_five():

@@ -8,10 +8,10 @@ from torch import nn
 from transformer_lessons.feed_forward import FeedForward
 from transformer_lessons.norms import LayerNorm
 from transformer_lessons.oracles import Case, cases, is_within
-from transformer_lessons.oracles.measure import Deviation, compare, distance, perturb
+from transformer_lessons.oracles.measure import Deviation, compare, distance
 
 F64 = torch.float64
-WITHOUT_GRADIENTS = (
+NO_GRADIENTS = (
     "schedule.warmup_inverse_sqrt decoding.greedy decoding.beam variants.attention_backward".split()
 )
 
@@ -21,7 +21,7 @@ WITHOUT_GRADIENTS = (
 def test_equal_to_its_oracle(case, dtype):
     deviation = case.worst(dtype)
     assert is_within(deviation, dtype), deviation
-    assert (deviation.gradient is None) == (case.component in WITHOUT_GRADIENTS)
+    assert (deviation.gradient is None) == (case.component in NO_GRADIENTS)
 
 
 def test_the_oracles_are_of_several_kinds():
@@ -88,10 +88,7 @@ def test_a_wrong_gradient_of_a_parameter_is_seen():
 def test_a_mistake_that_initial_values_hide_is_seen():
     x = torch.randn(5, 7, dtype=F64)
     assert torch.allclose(ShiftedFirst(7).double()(x), nn.LayerNorm(7).double()(x))
-    assert of_norm(ShiftedFirst).value > 1e-3
-    moved = perturb(nn.LayerNorm(101))
-    assert (moved.weight != 1).all()
-    assert (moved.bias != 0).all()
+    assert of_norm(ShiftedFirst).value > 1e-3  # as `compare` moves both away from where they start
 
 
 def test_a_forgotten_parameter_is_an_error():

