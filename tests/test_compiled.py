@@ -1,7 +1,7 @@
 """What is compiled says what is not: one graph of a model, and few of a step of training.
 
-Run as a script, this file prints a line for each case: ``eager`` traces, which takes seconds; ``inductor``
-compiles, which takes many minutes.
+Run as a script, this file prints what it finds: ``eager`` traces, which takes seconds; ``inductor`` compiles,
+which takes many minutes.
 """
 
 import json
@@ -22,9 +22,9 @@ from transformer_lessons.fast.recompute import recompute
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import Trainer, TrainingConfig
 
-BACKENDS = {"eager": "aot_eager", "inductor": "inductor"}
 SRC = torch.tensor([[3, 5, 7, 11, 4], [6, 7, 0, 0, 0], [0, 0, 0, 0, 0]])
 INPUTS = SRC, torch.tensor([[1, 4, 5, 6], [1, 3, 0, 0], [1, 5, 0, 0]])
+BACKENDS = {"eager": "aot_eager", "inductor": "inductor"}  # of a model; steps take the kind itself
 CHANGES = {
     "canon": lambda model: model,
     "accelerated": accelerate,
@@ -54,11 +54,10 @@ def trained(backend: str, **settings) -> dict:
     torch.compile = partial(own, backend=backend)
     for is_compiled in (False, True):
         torch.manual_seed(0)
-        model = Transformer(
-            TransformerConfig(len(source), len(target), 15, 3, 17, 2, 2, dropout=0.0)
-        ).double()
-        config = TrainingConfig(steps=60, tokens=211, compile=is_compiled, **settings)
-        trainer = Trainer(model, TokenBatches(pairs, 211, seed=0), config)
+        config = TransformerConfig(len(source), len(target), 15, 3, 17, 2, 2, dropout=0.0)
+        model = Transformer(config).double()
+        how = TrainingConfig(steps=60, tokens=211, compile=is_compiled, **settings)
+        trainer = Trainer(model, TokenBatches(pairs, 211, seed=0), how)
         losses.append([trainer.train_step()["loss"] for _ in range(12)])
     torch.compile = own
     graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
@@ -66,10 +65,9 @@ def trained(backend: str, **settings) -> dict:
 
 
 def main(kind: str) -> None:
-    for name in CHANGES:
-        print(json.dumps([name, deviation(name, BACKENDS[kind])]))
-    print(json.dumps(["training", trained(kind)]))
-    print(json.dumps(["training, recomputing", trained(kind, recompute=True)]))
+    found = {name: deviation(name, BACKENDS[kind]) for name in CHANGES}
+    found |= {"training": trained(kind), "training, recomputing": trained(kind, recompute=True)}
+    print(json.dumps(found))
 
 
 # --- The tests, which run it in another process: here shapes are checked, which cannot be compiled
@@ -80,7 +78,7 @@ def compiled(request) -> dict:
     line, root = [sys.executable, "-m", "tests.test_compiled", request.param], Path(__file__).parent.parent
     run = subprocess.run(line, cwd=root, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    return dict(json.loads(one) for one in run.stdout.splitlines())
+    return json.loads(run.stdout)
 
 
 @pytest.mark.parametrize("name", CHANGES)

@@ -30,7 +30,6 @@ def test_presets_take_changes(preset):
     [
         ({"source_vocab_size": 0}, "source_vocab_size: expected 1 or more, got 0"),
         ({"d_model": 15.0}, "d_model: expected int, got 15.0"),
-        ({"num_decoder_layers": None}, "num_decoder_layers: expected int, got None"),
         ({"num_heads": 4}, "num_heads: expected a divisor of d_model = 15, got 4"),
         ({"dropout": 1}, "dropout: expected 0 or more, below 1, got 1"),
         ({"dropout": float("nan")}, "dropout: expected 0 or more, below 1, got nan"),
