@@ -1,14 +1,12 @@
-"""Embeddings, and positional encodings beside the formula; `test_properties` has what holds of distances."""
+"""Positional encodings against the formula in plain Python; `test_properties` has what holds of distances."""
 
 import math
 
 import pytest
 import torch
-import torch.nn.functional as F
 from conftest import assert_close
 from torch import nn
 
-from transformer_lessons.embeddings import TokenEmbedding, TransformerEmbedding
 from transformer_lessons.encodings import LearnedEncoding, SinusoidalEncoding, shift_matrix, sinusoidal
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -49,6 +47,13 @@ def test_tables_go_where_they_are_wanted(make):
     assert make(3, 4).dtype == torch.float32
 
 
+def test_the_shift_matrix_by_hand():
+    # d_model = 4, k = 3: angles 3 · 1 and 3 · 1/100; (sin, cos)(t + 3) from (sin, cos)(t).
+    c, s, d, e = math.cos(3), math.sin(3), math.cos(0.03), math.sin(0.03)
+    rows = [[c, s, 0, 0], [-s, c, 0, 0], [0, 0, d, e], [0, 0, -e, d]]
+    assert_close(shift_matrix(3, 4, dtype=torch.float64), torch.tensor(rows, dtype=torch.float64))
+
+
 @pytest.mark.parametrize("d_model", [0, 7])
 def test_a_lone_sine_cannot_be_shifted(d_model):
     with pytest.raises(ValueError, match=f"^d_model: expected an even number, got {d_model}$"):
@@ -79,28 +84,3 @@ def test_sinusoidal_encoding_learns_nothing_and_has_all_the_digits_of_every_dtyp
 
 def test_learned_encoding_starts_small():
     assert LearnedEncoding(101, 503).table.std().item() == pytest.approx(0.02, rel=0.02)
-
-
-# --- With embeddings
-
-
-def test_unit_variance_on_both_sides():
-    # 499 · 101 entries: the variance of their squares' mean is 2/50,399, so 0.04 is six standard deviations.
-    embedding = TokenEmbedding(499, 101)
-    vectors = embedding(torch.arange(499)[None])[0]
-    assert vectors.var().item() == pytest.approx(1, abs=0.04)
-    assert vectors.mean().item() == pytest.approx(0, abs=0.03)
-    logits = torch.randn(211, 101) @ embedding.weight.T
-    assert logits.var().item() == pytest.approx(1, abs=0.08)
-
-
-def test_dropout_comes_after_the_positions_and_only_in_training():
-    # Dropped before the sum, an entry would show its position instead of zero.
-    embedding = TransformerEmbedding(11, 101, position=SinusoidalEncoding(101, 7), dropout=0.3)
-    ids = torch.randint(11, (13, 7))
-    whole = F.embedding(ids, embedding.token.weight) * math.sqrt(101) + sinusoidal(7, 101)
-    assert_close(embedding.eval()(ids), whole)
-    dropped = embedding.train()(ids)
-    kept = dropped != 0
-    assert kept.float().mean().item() == pytest.approx(0.7, abs=0.03)
-    assert_close(dropped[kept], whole[kept] / 0.7)
