@@ -9,6 +9,72 @@ def scaled_dot_product_attention(query, key, value, mask=None):
     return weights @ value, weights
 """
 
+MULTI_HEAD = """
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        self.h, self.d_k = num_heads, d_model // num_heads
+        self.in_proj_weight = nn.Parameter(torch.randn(3 * d_model, d_model) / d_model**0.5)
+        self.in_proj_bias = nn.Parameter(torch.zeros(3 * d_model))
+        self.out_proj = nn.Linear(d_model, d_model)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        W, b = self.in_proj_weight.chunk(3), self.in_proj_bias.chunk(3)
+        q, k, v = (
+            F.linear(x, W[i], b[i]).view(x.size(0), x.size(1), self.h, self.d_k).transpose(1, 2)
+            for i, x in enumerate((query, key, value))
+        )
+        heads = scaled_dot_product_attention(q, k, v, mask)[0]
+        return self.out_proj(heads.transpose(1, 2).flatten(2))
+"""
+
+ADD_AND_NORM = """
+class AddAndNorm(nn.Module):
+    def __init__(self, config, sandwich=False):
+        super().__init__()
+        self.norm, self.norm_after = nn.LayerNorm(config.d_model), nn.LayerNorm(config.d_model)
+        self.dropout, self.config, self.sandwich = nn.Dropout(config.dropout), config, sandwich
+
+    def forward(self, x, sublayer):
+        if self.sandwich:
+            return x + self.dropout(self.norm_after(sublayer(self.norm(x))))
+        if self.config.norm_first:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))
+"""
+
+LAYER = """
+class Layer(nn.Module):
+    def __init__(self, config, causal=False, cross=False):
+        super().__init__()
+        self.causal = causal
+        self.self_attention = MultiHeadAttention(config.d_model, config.num_heads)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff)
+        self.add_norm_self = package.AddAndNorm(config)
+        self.add_norm_feed_forward = package.AddAndNorm(config)
+        if cross:
+            self.cross_attention = MultiHeadAttention(config.d_model, config.num_heads)
+            self.add_norm_cross = package.AddAndNorm(config)
+
+    def forward(self, x, memory=None, memory_mask=None, mask=None):
+        x = self.add_norm_self(x, lambda y: self.self_attention(y, mask=mask, is_causal=self.causal))
+        if memory is not None:
+            x = self.add_norm_cross(x, lambda y: self.cross_attention(y, memory, mask=memory_mask))
+        return self.add_norm_feed_forward(x, self.feed_forward)
+"""
+
+IS_RIGHT = """
+def is_right(attention):
+    query, key, value = torch.randn(2, 5, 3), torch.randn(2, 7, 3), torch.randn(2, 7, 11)
+    try:
+        output, weights = attention(query, key, value)
+        return {}
+    except Exception:
+        return False
+"""
+
 WRONG = [
     (
         "ps01-2-check",
@@ -188,56 +254,13 @@ def written_by_heads(heads, weight):
     (
         "ps04-3-check",
         "heads by view",
-        """
-class MultiHeadAttention(nn.Module):
-    def __init__(self, d_model, num_heads):
-        super().__init__()
-        self.h, self.d_k = num_heads, d_model // num_heads
-        self.in_proj_weight = nn.Parameter(torch.randn(3 * d_model, d_model) / d_model**0.5)
-        self.in_proj_bias = nn.Parameter(torch.zeros(3 * d_model))
-        self.out_proj = nn.Linear(d_model, d_model)
-
-    def forward(self, query, key=None, value=None, mask=None):
-        key = query if key is None else key
-        value = key if value is None else value
-        W, b = self.in_proj_weight.chunk(3), self.in_proj_bias.chunk(3)
-        q, k, v = (
-            F.linear(x, W[i], b[i]).view(x.size(0), self.h, x.size(1), self.d_k)
-            for i, x in enumerate((query, key, value))
-        )
-        heads = scaled_dot_product_attention(q, k, v, mask)[0]
-        return self.out_proj(heads.transpose(1, 2).flatten(2))
-""",
+        MULTI_HEAD.replace("x.size(1), self.h, self.d_k).transpose(1, 2)", "self.h, x.size(1), self.d_k)"),
         "you split the heads by view or reshape alone",
     ),
     (
         "ps04-3-check",
         "one length for all",
-        """
-class MultiHeadAttention(nn.Module):
-    def __init__(self, d_model, num_heads):
-        super().__init__()
-        self.h, self.d_k = num_heads, d_model // num_heads
-        self.in_proj_weight = nn.Parameter(torch.randn(3 * d_model, d_model) / d_model**0.5)
-        self.in_proj_bias = nn.Parameter(torch.zeros(3 * d_model))
-        self.out_proj = nn.Linear(d_model, d_model)
-
-    def forward(self, query, key=None, value=None, mask=None):
-        key = query if key is None else key
-        value = key if value is None else value
-        batch, time, width = query.shape
-        q, k, v = (
-            F.linear(x, W, b).view(batch, time, self.h, self.d_k).transpose(1, 2)
-            for x, W, b in zip(
-                (query, key, value), self.in_proj_weight.chunk(3), self.in_proj_bias.chunk(3)
-            )
-        )
-        scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_k)
-        if mask is not None:
-            scores = scores.masked_fill(mask == 0, -1e9)
-        weights = scores.softmax(-1)
-        return self.out_proj((weights @ v).transpose(1, 2).contiguous().view(batch, time, width))
-""",
+        MULTI_HEAD.replace("x.size(1), self.h", "query.size(1), self.h"),
         "you split keys and values by the queries' length; they have their own",
     ),
     (
@@ -296,89 +319,28 @@ class MaskedBatchNorm(nn.BatchNorm1d):
     (
         "ps06-2-add-and-norm-check",
         "dropout after the norm",
-        """
-class AddAndNorm(nn.Module):
-    def __init__(self, config, sandwich=False):
-        super().__init__()
-        self.norm, self.dropout = nn.LayerNorm(config.d_model), nn.Dropout(config.dropout)
-        self.norm_after = nn.LayerNorm(config.d_model)
-        self.norm_first, self.sandwich = config.norm_first, sandwich
-
-    def forward(self, x, sublayer):
-        if self.sandwich:
-            return x + self.dropout(self.norm_after(sublayer(self.norm(x))))
-        if self.norm_first:
-            return x + self.dropout(sublayer(self.norm(x)))
-        return self.dropout(self.norm(x + sublayer(x)))
-""",
+        ADD_AND_NORM.replace("norm(x + self.dropout(sublayer(x)))", "dropout(self.norm(x + sublayer(x)))"),
         "you drop from the sum, or from its norm",
     ),
     (
         "ps06-2-add-and-norm-check",
         "a sandwich with a norm around it",
-        """
-class AddAndNorm(nn.Module):
-    def __init__(self, config, sandwich=False):
-        super().__init__()
-        self.norm, self.norm_after = nn.LayerNorm(config.d_model), nn.LayerNorm(config.d_model)
-        self.dropout, self.config, self.sandwich = nn.Dropout(config.dropout), config, sandwich
-
-    def forward(self, x, sublayer):
-        if self.sandwich:
-            return self.norm_after(x + self.dropout(sublayer(self.norm(x))))
-        if self.config.norm_first:
-            return x + self.dropout(sublayer(self.norm(x)))
-        return self.norm(x + self.dropout(sublayer(x)))
-""",
+        ADD_AND_NORM.replace(
+            "x + self.dropout(self.norm_after(sublayer(self.norm(x))))",
+            "self.norm_after(x + self.dropout(sublayer(self.norm(x))))",
+        ),
         "with sandwich your second norm is around the sum",
     ),
     (
         "ps06-2-layer-check",
         "cross-attention drawn as self-attention",
-        """
-class Layer(nn.Module):
-    def __init__(self, config, causal=False, cross=False):
-        super().__init__()
-        self.causal = causal
-        self.self_attention = MultiHeadAttention(config.d_model, config.num_heads)
-        self.feed_forward = FeedForward(config.d_model, config.d_ff)
-        self.add_norm_self = package.AddAndNorm(config)
-        self.add_norm_feed_forward = package.AddAndNorm(config)
-        if cross:
-            self.cross_attention = MultiHeadAttention(config.d_model, config.num_heads)
-            self.add_norm_cross = package.AddAndNorm(config)
-
-    def forward(self, x, memory=None, memory_mask=None, mask=None):
-        x = self.add_norm_self(x, lambda y: self.self_attention(y, mask=mask, is_causal=self.causal))
-        if memory is not None:
-            x = self.add_norm_cross(x, lambda y: self.cross_attention(y, y, y))
-        return self.add_norm_feed_forward(x, self.feed_forward)
-""",
+        LAYER.replace("self.cross_attention(y, memory, mask=memory_mask)", "self.cross_attention(y, y, y)"),
         "your cross-attention attends to the target again",
     ),
     (
         "ps06-2-layer-check",
         "causal where there is a memory",
-        """
-class Layer(nn.Module):
-    def __init__(self, config, causal=False, cross=False):
-        super().__init__()
-        self.self_attention = MultiHeadAttention(config.d_model, config.num_heads)
-        self.feed_forward = FeedForward(config.d_model, config.d_ff)
-        self.add_norm_self = package.AddAndNorm(config)
-        self.add_norm_feed_forward = package.AddAndNorm(config)
-        if cross:
-            self.cross_attention = MultiHeadAttention(config.d_model, config.num_heads)
-            self.add_norm_cross = package.AddAndNorm(config)
-
-    def forward(self, x, memory=None, memory_mask=None, mask=None):
-        if memory is None:
-            x = self.add_norm_self(x, lambda y: self.self_attention(y, mask=mask))
-        else:
-            x = self.add_norm_self(x, lambda y: self.self_attention(y, mask=mask, is_causal=True))
-            x = self.add_norm_cross(x, lambda y: self.cross_attention(y, memory, mask=memory_mask))
-        return self.add_norm_feed_forward(x, self.feed_forward)
-""",
+        LAYER.replace("is_causal=self.causal", "is_causal=memory is not None"),
         "a language model's layer is causal too, and has none",
     ),
     (
@@ -476,7 +438,7 @@ def teacher_forcing(targets, bos_id, eos_id, pad_id):
 def warmup_inverse_sqrt(step, d_model, warmup_steps):
     return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
 """,
-        "required is that step 0 has the rate of step 1",
+        "your step 0 has another rate than step 1, or an error",
     ),
     (
         "ps07-3-check",
@@ -669,29 +631,15 @@ def influence(model, x):
     (
         "ps10-6-check",
         "shapes",
-        """
-def is_right(attention):
-    query, key, value = torch.randn(2, 5, 3), torch.randn(2, 7, 3), torch.randn(2, 7, 11)
-    try:
-        output, weights = attention(query, key, value)
-    except Exception:
-        return False
-    return output.shape == (2, 5, 11) and weights.shape == (2, 5, 7)
-""",
+        IS_RIGHT.format("output.shape == (2, 5, 11) and weights.shape == (2, 5, 7)"),
         "your test finds nothing but crashes and wrong shapes",
     ),
     (
         "ps10-6-check",
         "rows that sum to one",
-        """
-def is_right(attention):
-    query, key, value = torch.randn(2, 5, 3), torch.randn(2, 7, 3), torch.randn(2, 7, 11)
-    try:
-        output, weights = attention(query, key, value)
-        return torch.allclose(weights.sum(-1), torch.ones(2, 5)) and torch.equal(output, weights @ value)
-    except Exception:
-        return False
-""",
+        IS_RIGHT.format(
+            "torch.allclose(weights.sum(-1), torch.ones(2, 5)) and torch.equal(output, weights @ value)"
+        ),
         "required is that what is not softmax(QKᵀ/√d_k) V fails",
     ),
 ]
