@@ -49,23 +49,16 @@ class Adapter(Protocol):
     as ``given.KIND``. Errors of the learner's code are never raised: they are in the reply.
     """
 
-    def build(self, target: str, args: list, kwargs: dict, *, seed: int = 0) -> Reply:
+    def build(self, target: str, args: list, kwargs: dict) -> Reply:
         """Make an object, for example a module; the reply's value is its handle."""
         ...
 
-    def call(self, target: str, args: list, kwargs: dict, *, seed: int = 0, meter: bool = False) -> Reply:
+    def call(self, target: str, args: list, kwargs: dict, *, meter: bool = False) -> Reply:
         """Call, with copies of the arguments, after seeding the random generator."""
         ...
 
     def vjp(
-        self,
-        target: str,
-        args: list,
-        kwargs: dict,
-        cotangents: list | None = None,
-        *,
-        seed: int = 0,
-        meter: bool = False,
+        self, target: str, args: list, kwargs: dict, cotangents: list | None = None, *, meter: bool = False
     ) -> Reply:
         """Call and go backwards in one request: gradients of the sum of outputs times cotangents.
 

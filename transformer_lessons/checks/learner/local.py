@@ -45,7 +45,7 @@ class Local:
         self._given = {f"given.{kind}": make for kind, make in BUILDERS.items()}
         self._built = 0
 
-    def build(self, target: str, args: list, kwargs: dict, *, seed: int = 0) -> Reply:
+    def build(self, target: str, args: list, kwargs: dict) -> Reply:
         """Make an object; the reply's value is its handle."""
 
         def make() -> str:
@@ -56,21 +56,14 @@ class Local:
             self._names[handle] = made
             return handle
 
-        return self._guard(make, seed)
+        return self._guard(make)
 
-    def call(self, target: str, args: list, kwargs: dict, *, seed: int = 0, meter: bool = False) -> Reply:
+    def call(self, target: str, args: list, kwargs: dict, *, meter: bool = False) -> Reply:
         """Call, with copies of the arguments."""
-        return self._ask(target, (args, kwargs), (copied(args), copied(kwargs)), None, seed, meter)
+        return self._ask(target, (args, kwargs), (copied(args), copied(kwargs)), None, meter)
 
     def vjp(
-        self,
-        target: str,
-        args: list,
-        kwargs: dict,
-        cotangents: list | None = None,
-        *,
-        seed: int = 0,
-        meter: bool = False,
+        self, target: str, args: list, kwargs: dict, cotangents: list | None = None, *, meter: bool = False
     ) -> Reply:
         """Call and go backwards."""
         roots: dict[str, Tensor] = {}
@@ -90,7 +83,7 @@ class Local:
             return fields | {"attached": [tensor.requires_grad for tensor in leaves(result).values()]}
 
         given = mapped(args, tracked, ""), mapped(kwargs, tracked, "")
-        return self._ask(target, (args, kwargs), given, backward, seed, meter)
+        return self._ask(target, (args, kwargs), given, backward, meter)
 
     def _ask(
         self,
@@ -98,7 +91,6 @@ class Local:
         before: tuple[list, dict],
         given: tuple[list, dict],
         backward: Callable[[Any, dict], dict] | None,
-        seed: int,
         meter: bool,
     ) -> Reply:
         """Call with what is given, which was made of what was there before, and go backwards if asked to."""
@@ -116,7 +108,7 @@ class Local:
             seen["memory"] = counted.memory if counted else {}
             return result
 
-        reply = self._guard(action, seed)
+        reply = self._guard(action)
         edited = [*edits(before[0], given[0]), *edits(before[1], given[1])]
         return replace(reply, mutated=edited, **seen)
 
@@ -165,10 +157,10 @@ class Local:
             raise _NotAFunctionError(f"hand over the {wanted} itself; {is_now}")
         return found
 
-    def _guard(self, action: Callable[[], Any], seed: int = 0) -> Reply:
+    def _guard(self, action: Callable[[], Any]) -> Reply:
         """Runs the learner's code so that nothing of it escapes: no exception, print, seed or gradient mode."""
         with _quiet():
-            torch.default_generator.manual_seed(0x5EED_0000 + seed)  # not one that anybody sets by hand
+            torch.default_generator.manual_seed(0x5EED_0000)  # not one that anybody sets by hand
             try:
                 result = action()
                 return Reply(value=outgoing(result), kind=kind(result))
