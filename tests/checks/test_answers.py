@@ -1,5 +1,6 @@
 """What people write: right answers pass in whatever words, and a slip costs itself."""
 
+import copy
 from collections.abc import Callable
 from functools import cache
 
@@ -9,6 +10,7 @@ import torch
 from checks.answers import MODULES
 from checks.conftest import TASKS
 from transformer_lessons import checks
+from transformer_lessons.checks.definitions import changed
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.layers import DecoderLayer
 
@@ -59,6 +61,30 @@ def test_whatever_is_returned_is_judged(task, result):
     assert report.message.startswith(f"{known.public}: ")
 
 
+@pytest.mark.parametrize("task", TASKS)
+def test_zeros_of_the_right_shape_are_no_answer(task):
+    known = checks.task(task)
+    answer = known.define(known.source)
+    right = answer.forward if isinstance(answer, type) else answer
+
+    def wrong(*args, **kwargs):
+        return zeros(right(*copy.deepcopy(args), **kwargs))  # nothing is learned, either
+
+    if isinstance(answer, type):
+        answer.forward = wrong
+    report = checks.check(task, answer if isinstance(answer, type) else wrong)
+    assert report.score() <= known.total / 4  # for a new object's weights, or refusals
+    assert report.misconception in (None, "always_false"), report.message
+
+
+def zeros(value):
+    if isinstance(value, torch.Tensor):
+        return torch.zeros_like(value)
+    if isinstance(value, list | tuple):
+        return [zeros(one) for one in value]
+    return value and type(value)()
+
+
 @pytest.mark.parametrize(("task", "answer"), RIGHT)
 def test_a_right_answer_in_other_words_passes(task, answer):
     for seed in (0, 1):
@@ -82,7 +108,21 @@ def test_a_slip_costs_itself(task, answer, lost, names, seed):
     assert {report.misconception, *report.also} - {None} == names, report.message
 
 
-@pytest.mark.parametrize(("task", "answer"), [p.values[:2] for p in WRONG])
+def the_first_of_each_requirement():
+    """Of the known mistakes of each task, those that are told first of some requirement's."""
+    for name in TASKS:
+        task = checks.task(name)
+        order = [requirement.name for requirement in task.requirements]
+        first = {min(mistake.costs, key=order.index): mistake for mistake in reversed(task.mistakes)}
+        for mistake in first.values():
+            answer = task.define(changed(task.source, mistake.ways[0]))
+            yield pytest.param(name, answer, id=f"{name}-{mistake.name}")
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [*the_first_of_each_requirement(), *(pytest.param(*p.values[:2], id=p.id) for p in WRONG)],
+)
 def test_the_case_shown_is_what_happens(task, answer):
     """The lines can be pasted: they raise, or give, what the message says; and no two lines are alike."""
     report = checked(task, answer, 0)
@@ -90,7 +130,7 @@ def test_the_case_shown_is_what_happens(task, answer):
     lines = [line.strip() for line in report.message.splitlines()]
     case = [line for line in report.message.splitlines() if line.startswith("    ") and "# " not in line[:6]]
     told = [line[2:] for line in lines if line.startswith("# ")]
-    assert 0 < len(case) <= 6
+    assert 0 < len(case) <= 7  # a layer, its weights, three arguments, a mask and the call
     assert len(set(told)) == len(told) > 0
     imported = {
         "torch": torch,

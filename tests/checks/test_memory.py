@@ -84,24 +84,6 @@ def test_what_was_made_and_dropped_is_not_kept():
     assert asked(detour, one, cotangents=[one])["saved"] == 0
 
 
-class Hidden(torch.autograd.Function):
-    """Keeps its weights where no hook of autograd's sees them."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.kept = torch.tanh(x @ x.T)
-        return x * ctx.kept.sum()
-
-    @staticmethod
-    def backward(ctx, d):
-        return d * ctx.kept.sum()
-
-
-def test_memory_hidden_from_autograd_is_found():
-    one = matrix(N, WIDTH)
-    assert asked(Hidden.apply, one, cotangents=[one])["saved"] >= SQUARE
-
-
 def test_memory_hidden_in_a_closure_is_found():
     one, drawer = matrix(N, WIDTH), []
 

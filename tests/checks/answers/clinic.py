@@ -27,23 +27,6 @@ def by_changing(model, x):
     return found
 
 
-def by_backward(model, x):
-    was = model.training
-    model.train(False)
-    found = torch.zeros(len(x), len(x), dtype=torch.bool)
-    for t in range(len(x)):
-        for number in range(model(x)[t].numel()):
-            leaf = x.clone().requires_grad_(True)
-            y = model(leaf)
-            if y.requires_grad:
-                y[t, number].backward()
-            if leaf.grad is not None:
-                found[t] |= leaf.grad.abs().amax(dim=1) > 0
-    model.zero_grad(set_to_none=True)
-    model.train(was)
-    return found
-
-
 def of_sums(model, x):
     """The shortest way, with four slips in it."""
     x, rows = x.clone().requires_grad_(), []
@@ -61,10 +44,6 @@ def of_the_first_two(model, x):
     found = torch.autograd.functional.jacobian(model.eval(), x)[..., 2:].ne(0).any(-1).any(1)
     model.train(was)
     return found
-
-
-def all_true(model, x):
-    return torch.ones(len(x), len(x), dtype=torch.bool)
 
 
 def in_steps(attention):
@@ -129,49 +108,21 @@ def in_numpy(attention):
     return np.all([holds(question, attention) for question in (right_values, hidden, numbers)])
 
 
-def by_the_shapes(attention):
-    try:
-        output, weights = attention(*(torch.randn(2, n, 5) for n in (3, 4, 4)))
-        return output.shape == (2, 3, 5) and weights.shape == (2, 3, 4)
-    except Exception:
-        return False
-
-
-def without_gradients(attention):
-    """Two known slips."""
-    return holds(right_outputs, attention) and holds(hidden, attention) and holds(numbers, attention)
-
-
-def right_outputs(attention):
-    query, key, value = (torch.randn(2, n, d) for n, d in ((2, 3), (5, 3), (5, 7)))
-    output, weights = attention(query, key, value)
-    torch.testing.assert_close(output, F.scaled_dot_product_attention(query, key, value))
-    return torch.allclose(weights.sum(-1), torch.ones(2, 2))
-
-
-def always(attention):
-    return True
-
-
 def an_object(attention):
     """Neither a yes nor a no."""
     return object()
 
 
 RIGHT = {
-    "influence": [by_jacobian, by_changing, by_backward],
+    "influence": [by_jacobian, by_changing],
     "attention_test": [in_steps, with_the_kernel, in_numpy],
 }
 WRONG = {
     "influence": [
         (of_sums, {"outputs", "inputs", "deaf", "model"}, set()),
         (of_the_first_two, {"inputs"}, set()),
-        (all_true, {"values", "outputs", "inputs", "faint", "deaf", "model"}, set()),
     ],
     "attention_test": [
-        (by_the_shapes, {"formula", "mask", "weights", "gradients", "numbers"}, {"shapes_only"}),
-        (without_gradients, {"gradients"}, {"gradients_overlooked"}),
         (an_object, {"right", "formula", "mask", "weights", "gradients", "numbers", "crashes"}, set()),
-        (always, {"formula", "mask", "weights", "gradients", "numbers", "crashes"}, {"always_true"}),
     ],
 }

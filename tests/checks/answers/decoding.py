@@ -43,14 +43,6 @@ def one_by_one(model, src, *, max_length):
     return torch.nn.utils.rnn.pad_sequence(found, batch_first=True, padding_value=config.pad_id)
 
 
-def never_padded(model, src, *, max_length):
-    """Goes on after the end, and in whatever mode the model is in."""
-    tokens = torch.full((len(src), 1), model.config.bos_id)
-    while tokens.size(1) <= max_length and not (tokens == model.config.eos_id).any(1).all():
-        tokens = torch.cat([tokens, model(src, tokens)[:, -1:].argmax(-1)], 1)
-    return tokens[:, 1:]
-
-
 def tensor_beams(model, src, *, beam_size, length_penalty, max_length):
     """With tensors, a sentence at a time, and no early way out."""
     eos, pad, answers = model.config.eos_id, model.config.pad_id, []
@@ -77,27 +69,10 @@ def tensor_beams(model, src, *, beam_size, length_penalty, max_length):
     return torch.nn.utils.rnn.pad_sequence(answers, batch_first=True, padding_value=pad)
 
 
-def penalty_forgotten(model, src, *, beam_size, length_penalty, max_length):
-    return tensor_beams(model, src, beam_size=beam_size, length_penalty=0.0, max_length=max_length)
-
-
 def by_sorting(logits, k):
     order = logits.argsort(-1, descending=True)
     rank = order.argsort(-1)
     return torch.softmax(torch.where(rank < k, logits, -torch.inf), -1)
-
-
-def by_loop(logits, p):
-    flat = logits.reshape(-1, logits.size(-1)).softmax(-1)
-    kept = torch.zeros_like(flat)
-    for row, out in zip(flat, kept, strict=True):
-        total = 0.0
-        for token in row.argsort(descending=True).tolist():
-            out[token] = row[token]
-            total += row[token].item()
-            if total >= p - 1e-6:
-                break
-    return (kept / kept.sum(-1, keepdim=True)).reshape(logits.shape)
 
 
 def shifted(logits, p):
@@ -152,25 +127,15 @@ def fused(query, key, value, keys, values, window=None):
     return F.scaled_dot_product_attention(query, keys, values), keys, values
 
 
-def window_before(query, key, value, keys, values, window=None):
-    """Cuts before it appends, so that one position more is kept."""
-    if window:
-        keys, values = keys[..., -window:, :], values[..., -window:, :]
-    return fused(query, key, value, keys, values)
-
-
 RIGHT = {
     "greedy": [by_parts, one_by_one],
     "beam": [tensor_beams],
     "top_k": [by_sorting],
-    "nucleus": [by_loop, shifted],
+    "nucleus": [shifted],
     "bleu": [by_logs],
     "cached_attention_step": [fused],
 }
 WRONG = {
-    "greedy": [(never_padded, {"batch", "evaluation"}, {"goes_on_after_end", "left_in_training"})],
-    "beam": [(penalty_forgotten, {"penalty"}, {"penalty_ignored"})],
     "nucleus": [(threshold, {"values", "one", "axes", "ties"}, set())],
     "bleu": [(no_brevity, {"brevity", "closest"}, set())],
-    "cached_attention_step": [(window_before, {"window"}, {"window_one_more"})],
 }

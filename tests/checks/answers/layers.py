@@ -40,62 +40,9 @@ class OtherNames(nn.Module):
     def forward(self, x, sublayer):
         if self.both:
             return x + self.dropout(self.ln_after(sublayer(self.ln(x))))
-        return self.one(x, sublayer)
-
-    def one(self, x, sublayer):
         if self.pre:
             return x + self.dropout(sublayer(self.ln(x)))
         return self.ln(x + self.dropout(sublayer(x)))
-
-
-class OnlyPreNorm(OtherNames):
-    def one(self, x, sublayer):
-        return x + self.dropout(sublayer(self.ln(x)))
-
-
-class InPlace(OtherNames):
-    def one(self, x, sublayer):
-        if not self.pre:
-            return self.ln(x + self.dropout(sublayer(x)))
-        x += self.dropout(sublayer(self.ln(x)))
-        return x
-
-
-class DroppedBefore(OtherNames):
-    def one(self, x, sublayer):
-        if self.pre:
-            return x + sublayer(self.dropout(self.ln(x)))
-        return self.ln(x + sublayer(self.dropout(x)))
-
-
-class WithoutSum(OtherNames):
-    def one(self, x, sublayer):
-        return super().one(x, sublayer) if self.pre else self.ln(self.dropout(sublayer(x)))
-
-
-class OneNormTwice(InOneLine):
-    def forward(self, x, sublayer):
-        if isinstance(self.norm_after, nn.Identity):
-            return super().forward(x, sublayer)
-        return x + F.dropout(self.norm(sublayer(self.norm(x))), self.p, self.training)
-
-
-class AfterTheSum(InOneLine):
-    """A sandwich whose second norm is around all of it."""
-
-    def forward(self, x, sublayer):
-        if isinstance(self.norm_after, nn.Identity):
-            return super().forward(x, sublayer)
-        return self.norm_after(x + F.dropout(sublayer(self.norm(x)), self.p, self.training))
-
-
-class DropsOnBothSides(InOneLine):
-    """A sandwich with dropout before its second norm and behind it."""
-
-    def forward(self, x, sublayer):
-        if isinstance(self.norm_after, nn.Identity):
-            return super().forward(x, sublayer)
-        return super().forward(x, lambda y: F.dropout(sublayer(y), self.p, self.training))
 
 
 class ForAll(nn.Module):
@@ -151,40 +98,11 @@ class InTurn(nn.Module):
         return x
 
 
-class DropsInside(ForAll):
-    def __init__(self, config, *switches):
-        super().__init__(config, *switches)
-        self.feed_forward = FeedForward(config.d_model, config.d_ff, dropout=config.dropout)
-
-
-class FeedsFirst(InTurn):
-    def __init__(self, config, *switches):
-        super().__init__(config, *switches)
-        self.names = ["feed_forward", *self.names[:-1]]
-
-
-class CausalWithMemory(ForAll):
-    def forward(self, x, memory=None, memory_mask=None, mask=None):
-        self.is_causal = memory is not None
-        return super().forward(x, memory, memory_mask, mask)
-
-
-class AllParts(ForAll):
-    def __init__(self, config, causal=False, cross=False):
-        super().__init__(config, causal, True)
-        self.has_memory = cross
-
-
 class HalfOfMemory(ForAll):
     """A slip that is on no list."""
 
     def across(self, y, memory, mask):
         return super().across(y, memory / 2, mask)
-
-
-class TargetAgain(ForAll):
-    def across(self, y, memory, mask):
-        return self.add_norm_cross(y, lambda z: self.cross_attention(z, z, z))
 
 
 class Decoder(nn.Module):
@@ -211,18 +129,6 @@ class DroppedTwice(Decoder):
 
     def forward(self, x, memory, src_mask=None, tgt_mask=None):
         return F.dropout(super().forward(x, memory, None, tgt_mask), 0.5, self.training)
-
-
-class CausalAcross(Decoder):
-    def forward(self, x, memory, src_mask=None, tgt_mask=None):
-        x = self.add_norm_self(x, lambda y: self.self_attention(y, mask=tgt_mask, is_causal=True))
-        x = self.add_norm_cross(x, lambda y: self.cross_attention(y, memory, mask=src_mask, is_causal=True))
-        return self.add_norm_feed_forward(x, self.feed_forward)
-
-
-class Exchanged(Decoder):
-    def forward(self, x, memory, src_mask=None, tgt_mask=None):
-        return super().forward(x, memory, tgt_mask, src_mask)
 
 
 class TwoSlips(Decoder):
@@ -271,22 +177,6 @@ def token_by_token(weights, num_heads, x, keys, values, memory_keys, memory_valu
     return torch.stack(outputs, 1), keys, values
 
 
-def last_token_only(weights, num_heads, x, keys, values, memory_keys, memory_values, src_mask=None):
-    """Of several tokens, only the last one's output."""
-    given = weights, num_heads, x, keys, values, memory_keys, memory_values, src_mask
-    output, keys, values = token_by_token(*given)
-    return output[:, -1:], keys, values
-
-
-def values_first(*given):
-    output, keys, values = token_by_token(*given)
-    return output, values, keys
-
-
-def output_only(*given):
-    return token_by_token(*given)[0]
-
-
 class Flat(nn.Module):
     """The whole model with the package's layers, written in its own way."""
 
@@ -323,16 +213,6 @@ class Flat(nn.Module):
         return self.output(self.decoder_norm(x))
 
 
-class PaddingSeen(Flat):
-    def forward(self, src, tgt):
-        memory, x = self.embedded(src), self.target_embedding(tgt)
-        for layer in self.encoder_layers:
-            memory = layer(memory)
-        for layer in self.decoder_layers:
-            x = layer(x, self.encoder_norm(memory))
-        return self.output(self.decoder_norm(x))
-
-
 class TargetsHidden(Flat):
     """The target's padding is hidden as well."""
 
@@ -357,45 +237,6 @@ class PaddingMoved(Flat):
         return super().forward(src.gather(1, order), tgt)
 
 
-class AsTheChapterHasIt(Flat):
-    def embedded(self, src):
-        return self.source_embedding(src)
-
-
-class PaddingOnTheLeft(Flat):
-    """Right where all of it is there."""
-
-    def embedded(self, src):
-        e, pads = self.source_embedding, (src == self.config.pad_id).sum(dim=1, keepdim=True)
-        places = (torch.arange(src.size(1)) - pads).clamp(min=0)
-        return e.dropout(e.token(src) + e.position.table[places])
-
-
-class CopiedMatrix(Flat):
-    def __init__(self, config):
-        super().__init__(config)
-        self.output = nn.Linear(config.d_model, config.target_vocab_size, bias=False)
-        self.output.weight.data = self.target_embedding.token.weight.data.clone()
-
-
-class AsManyDecoders(Flat):
-    def __init__(self, config):
-        super().__init__(config)
-        self.decoder_layers = nn.ModuleList([PackageDecoderLayer(config) for _ in self.encoder_layers])
-
-
-class Probable(Flat):
-    def forward(self, src, tgt):
-        return super().forward(src, tgt).softmax(-1)
-
-
-class BiasedOutput(Flat):
-    def __init__(self, config):
-        super().__init__(config)
-        self.output = nn.Linear(config.d_model, config.target_vocab_size)
-        self.output.weight = self.target_embedding.token.weight
-
-
 class SeesTheFuture(Flat):
     """A slip that is on no list."""
 
@@ -414,44 +255,14 @@ RIGHT = {
     "transformer": [Flat, TargetsHidden, PaddingMoved],
 }
 WRONG = {
-    "residual": [
-        (OnlyPreNorm, {"post_norm"}, {"always_pre_norm"}),
-        (InPlace, {"pre_norm"}, {"in_place"}),
-        (DroppedBefore, {"dropout"}, {"dropped_before"}),
-        (WithoutSum, {"post_norm"}, {"no_residual_in_post_norm"}),
-        (OneNormTwice, {"sandwich"}, {"second_norm_missing"}),
-        (AfterTheSum, {"sandwich"}, {"norm_after_the_sum"}),
-        (DropsOnBothSides, {"dropout"}, {"dropped_before_the_second_norm"}),
-    ],
     "layer": [
-        (DropsInside, {"dropout"}, {"dropout_within"}),
-        (FeedsFirst, {"wiring"}, {"feed_forward_first"}),
-        (CausalWithMemory, {"causal"}, {"causal_with_memory"}),
-        (AllParts, {"parts"}, {"always_across"}),
         (HalfOfMemory, {"cross"}, set()),
-        (TargetAgain, {"cross", "memory_mask"}, {"cross_is_self_attention"}),
         (PackageEncoderLayer, {"mask", "causal", "cross", "memory_mask", "parts"}, set()),
     ],
     "decoder_layer": [
         (DroppedTwice, {"source_mask", "dropout"}, set()),
         (HalvedMemory, {"wiring", "pre_norm"}, set()),
-        (CausalAcross, {"wiring"}, {"causal_on_memory"}),
-        (Exchanged, {"causal", "source_mask"}, {"masks_exchanged"}),
         (TwoSlips, {"wiring", "causal", "source_mask"}, {"cross_is_self_attention", "causal_unless_masked"}),
     ],
-    "decoder_layer_step": [
-        (last_token_only, {"several"}, {"last_alone"}),
-        (values_first, {"later"}, {"keys_and_values_exchanged"}),
-        (output_only, {"later"}, {"output_alone"}),
-    ],
-    "transformer": [
-        (PaddingSeen, {"padding"}, {"padding_seen"}),
-        (AsTheChapterHasIt, {"positions"}, {"padding_has_positions"}),
-        (PaddingOnTheLeft, {"positions", "padding"}, {"left_padding_only"}),
-        (CopiedMatrix, {"tied"}, {"not_tied"}),
-        (AsManyDecoders, {"logits"}, {"layers_counted_once"}),
-        (Probable, {"logits"}, {"probabilities"}),
-        (BiasedOutput, {"logits"}, {"output_bias"}),
-        (SeesTheFuture, {"logits", "pre_norm"}, set()),
-    ],
+    "transformer": [(SeesTheFuture, {"logits", "pre_norm"}, set())],
 }

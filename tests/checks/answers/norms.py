@@ -20,28 +20,6 @@ class LayerNorm(nn.Module):
         return self.gamma * (x - mean) / torch.sqrt(var + self.eps) + self.beta
 
 
-class LayerNormOfTorch(nn.LayerNorm):
-    """nn.LayerNorm under another name."""
-
-
-class LayerNormByFunction(LayerNorm):
-    """nanoGPT's, which has weight and bias of its own and calls torch."""
-
-    def forward(self, x):
-        return F.layer_norm(x, self.gamma.shape, self.gamma, self.beta, self.eps)
-
-
-class LayerNormOfTwoNames(nn.LayerNorm):
-    """Each parameter as the assignment calls it, and as the formula does."""
-
-    def __init__(self, d_model, eps=1e-5):
-        super().__init__(d_model, eps)
-        self.gamma, self.beta = self.weight, self.bias
-
-    def forward(self, x):
-        return F.layer_norm(x, self.gamma.shape, self.gamma, self.beta, self.eps)
-
-
 class LayerNormOfGammaAndBias(nn.LayerNorm):
     """One name as in the formula, one as in torch."""
 
@@ -69,21 +47,6 @@ class LayerNormByMoments(nn.Module):
         return ((wide - mean) * (variance + self.eps) ** -0.5).to(x.dtype) * self.a_2 + self.b_2
 
 
-class AnnotatedLayerNorm(LayerNormByMoments):
-    """The form of the Annotated Transformer, which the chapter calls wrong."""
-
-    def forward(self, x):
-        mean = x.mean(-1, keepdim=True)
-        std = x.std(-1, keepdim=True)
-        return self.a_2 * (x - mean) / (std + self.eps) + self.b_2
-
-
-class UnbiasedAndDetached(LayerNorm):
-    def forward(self, x):
-        std = (x.var(-1, keepdim=True) + self.eps).sqrt().detach()
-        return self.gamma * (x - x.mean(-1, keepdim=True)) / std + self.beta
-
-
 class Frozen(LayerNorm):
     """γ is no parameter, so it never learns."""
 
@@ -107,14 +70,6 @@ class MeanDeviation(LayerNorm):
         )
 
 
-class Zeros(nn.Module):
-    def __init__(self, d_model, eps=1e-5):
-        super().__init__()
-
-    def forward(self, x, mask=None):
-        return torch.zeros_like(x)
-
-
 class LlamaRMSNorm(nn.Module):
     """As in Llama's code."""
 
@@ -131,11 +86,6 @@ class LlamaRMSNorm(nn.Module):
         return self.weight * hidden_states.to(input_dtype)
 
 
-class RMSNormOfTorch(nn.RMSNorm):
-    def __init__(self, d_model, eps=1e-6):
-        super().__init__(d_model, eps)
-
-
 class RMSNormByLength(nn.Module):
     """By the length of the vector, which is √d times as long."""
 
@@ -149,24 +99,6 @@ class RMSNormByLength(nn.Module):
         return x / torch.sqrt(square / x.size(-1) + self.eps) * self.scale
 
 
-class RMSNormByFunction(LlamaRMSNorm):
-    def forward(self, x):
-        return F.rms_norm(x, x.shape[-1:], self.weight, self.variance_epsilon)
-
-
-class OfCentred(RMSNormByLength):
-    def forward(self, x):
-        x = x - x.mean(-1, keepdim=True)
-        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.scale
-
-
-class NormalizedUnscaled(RMSNormByLength):
-    """A form that is often seen: torch's own normalisation, without the number of features."""
-
-    def forward(self, x):
-        return F.normalize(x, dim=-1) * self.scale
-
-
 class MeanOfSizes(RMSNormByLength):
     """A slip that is on no list."""
 
@@ -177,11 +109,6 @@ class MeanOfSizes(RMSNormByLength):
 class TwiceTheSize(RMSNormByLength):
     def forward(self, x):
         return 2 * super().forward(x)
-
-
-class EpsOutsideNoWeight(RMSNormByLength):
-    def forward(self, x):
-        return x / (x.pow(2).mean(-1, keepdim=True).sqrt() + self.eps)
 
 
 class BatchNormOfTorch(nn.BatchNorm1d):
@@ -202,10 +129,6 @@ class BatchNorm(nn.Module):
         self.register_buffer("moving_var", torch.ones(num_features))
         self.eps, self.momentum = eps, momentum
 
-    def move(self, mean, variance):
-        self.moving_mean = (1.0 - self.momentum) * self.moving_mean + self.momentum * mean.detach()
-        self.moving_var = (1.0 - self.momentum) * self.moving_var + self.momentum * variance.detach()
-
     def forward(self, X):
         if not self.training:
             X_hat = (X - self.moving_mean) / torch.sqrt(self.moving_var + self.eps)
@@ -214,19 +137,10 @@ class BatchNorm(nn.Module):
             mean = X.mean(dim=axes, keepdim=True)
             var = ((X - mean) ** 2).mean(dim=axes, keepdim=True)
             X_hat = (X - mean) / torch.sqrt(var + self.eps)
-            self.move(X.mean(dim=axes), X.var(dim=axes))
+            kept, m = 1.0 - self.momentum, self.momentum
+            self.moving_mean = kept * self.moving_mean + m * X.mean(dim=axes).detach()
+            self.moving_var = kept * self.moving_var + m * X.var(dim=axes).detach()
         return self.gamma * X_hat + self.beta
-
-
-class BiasedMoving(BatchNorm):
-    """As the book has it: the biased variance is kept."""
-
-    def move(self, mean, variance):
-        super().move(mean, variance * (self.n - 1) / self.n)
-
-    def forward(self, X):
-        self.n = X[..., 0].numel()
-        return super().forward(X)
 
 
 class NotCentred(BatchNorm):
@@ -271,36 +185,6 @@ class BySums(nn.Module):
         return ((x - mean) / (var + self.eps).sqrt() * self.gamma + self.beta) * m
 
 
-class Picked(BySums):
-    """Real vectors by index; statistics by torch's functions, biased and unbiased."""
-
-    def forward(self, x, mask):
-        rows, y = x[mask], torch.zeros_like(x)
-        mean, var = self.moving_mean, self.moving_var
-        if self.training:
-            mean, var = rows.mean(0), rows.var(0, unbiased=False)
-            with torch.no_grad():
-                self.moving_mean += self.momentum * (mean - self.moving_mean)
-                self.moving_var += self.momentum * (rows.var(0) - self.moving_var)
-        y[mask] = (rows - mean) / torch.sqrt(var + self.eps) * self.gamma + self.beta
-        return y
-
-
-class WrittenOver(BySums):
-    """As BySums, where padding of the caller's is set to zero."""
-
-    def forward(self, x, mask):
-        x[~mask] = 0
-        return super().forward(x, mask)
-
-
-class Multiplied(BySums):
-    def forward(self, x, mask):
-        m = mask[:, :, None].float()
-        mean, var = self.of_batch(x, m) if self.training else (self.moving_mean, self.moving_var)
-        return ((x - mean) / (var + self.eps).sqrt() * self.gamma + self.beta) * m
-
-
 class OneMore(BySums):
     """A slip that is on no list: it divides by one real position more."""
 
@@ -309,58 +193,19 @@ class OneMore(BySums):
         return mean * m.sum() / (m.sum() + 1), var
 
 
-class BiasLeftOver(BySums):
-    def of_batch(self, x, m):
-        mean, var = super().of_batch(x, m)
-        return mean, var * m.sum() / (m.sum() - 1)
-
-    def forward(self, x, mask):
-        m = mask[:, :, None].float()
-        x = x.masked_fill(~mask[:, :, None], 0)
-        mean, var = self.of_batch(x, m) if self.training else (self.moving_mean, self.moving_var)
-        return (x - mean) / (var + self.eps).sqrt() * self.gamma + self.beta
-
-
 RIGHT = {
-    "layer_norm": [
-        LayerNorm,
-        LayerNormOfTorch,
-        LayerNormByFunction,
-        LayerNormOfTwoNames,
-        LayerNormOfGammaAndBias,
-        LayerNormByMoments,
-    ],
-    "rms_norm": [LlamaRMSNorm, RMSNormOfTorch, RMSNormByLength, RMSNormByFunction],
+    "layer_norm": [LayerNorm, LayerNormOfGammaAndBias, LayerNormByMoments],
+    "rms_norm": [LlamaRMSNorm, RMSNormByLength],
     "batch_norm": [BatchNormOfTorch, BatchNorm],
-    "masked_batch_norm": [OnRows, BySums, Picked],
+    "masked_batch_norm": [OnRows, BySums],
 }
 # Of each: the requirements that it loses, and the names that it gets.
 WRONG = {
     "layer_norm": [
-        (AnnotatedLayerNorm, {"variance", "eps"}, {"unbiased_eps_outside"}),
-        (UnbiasedAndDetached, {"variance", "gradients"}, {"unbiased", "detached"}),
         (Frozen, {"gradients"}, {"affine_cut_off"}),
         (MeanDeviation, {"variance"}, set()),
-        (Zeros, {"centred", "variance", "eps", "affine", "axes", "gradients"}, set()),
     ],
-    "rms_norm": [
-        (OfCentred, {"size"}, {"centred"}),
-        (NormalizedUnscaled, {"size"}, {"summed"}),
-        (MeanOfSizes, {"size"}, set()),
-        (TwiceTheSize, {"size", "eps"}, set()),
-        (EpsOutsideNoWeight, {"eps", "weight"}, {"eps_outside", "weight_left_out"}),
-        (Zeros, {"size", "axes", "eps", "weight", "gradients"}, set()),
-    ],
-    "batch_norm": [
-        (BiasedMoving, {"running"}, {"running_biased"}),
-        (NotCentred, {"statistics"}, set()),
-        (Zeros, {"statistics", "eps", "running", "evaluation"}, set()),
-    ],
-    "masked_batch_norm": [
-        (WrittenOver, {"gradients"}, {"input_edited"}),
-        (Multiplied, {"unknown"}, {"padding_multiplied"}),
-        (BiasLeftOver, {"plain", "zeros"}, {"unbiased", "padding_not_zeroed"}),
-        (OneMore, {"statistics", "plain"}, set()),
-        (Zeros, {"statistics", "plain", "zeros", "running", "unknown", "gradients"}, set()),
-    ],
+    "rms_norm": [(MeanOfSizes, {"size"}, set()), (TwiceTheSize, {"size", "eps"}, set())],
+    "batch_norm": [(NotCentred, {"statistics"}, set())],
+    "masked_batch_norm": [(OneMore, {"statistics", "plain"}, set())],
 }

@@ -23,15 +23,6 @@ class Annotated(nn.Module):
         return self.lut(x) * math.sqrt(self.d_model)
 
 
-class Inherited(nn.Embedding):
-    def __init__(self, vocab_size, d_model):
-        super().__init__(vocab_size, d_model)
-        self.weight.data.uniform_(-math.sqrt(3 / d_model), math.sqrt(3 / d_model))
-
-    def forward(self, ids):
-        return super().forward(ids) * self.embedding_dim**0.5
-
-
 class OneHot(nn.Module):
     def __init__(self, vocab_size, d_model):
         super().__init__()
@@ -67,12 +58,6 @@ class ScaledByBuffer(nn.Module):
         return self.theta[ids] * self.scale
 
 
-class Indexed(OneHot):
-    def forward(self, ids):
-        rows = [torch.stack([self.table[i] for i in sentence]) for sentence in ids]
-        return torch.stack(rows) * self.table.shape[-1] ** 0.5
-
-
 def of_the_annotated_transformer(length, d_model):
     pe = torch.zeros(length, d_model)
     position = torch.arange(0, length).unsqueeze(1)
@@ -82,34 +67,11 @@ def of_the_annotated_transformer(length, d_model):
     return pe
 
 
-def of_dive_into_deep_learning(length, num_hiddens):
-    P = torch.zeros((1, length, num_hiddens))
-    positions = torch.arange(length, dtype=torch.float32).reshape(-1, 1)
-    X = positions / torch.pow(10000, torch.arange(0, num_hiddens, 2, dtype=torch.float32) / num_hiddens)
-    P[:, :, 0::2], P[:, :, 1::2] = torch.sin(X), torch.cos(X)
-    return P[0]
-
-
-def table_in_loops(length, d_model):
-    table = torch.zeros(length, d_model)
-    for t in range(length):
-        for k in range(d_model // 2):
-            table[t, 2 * k] = math.sin(t / 10000 ** (2 * k / d_model))
-            table[t, 2 * k + 1] = math.cos(t / 10000 ** (2 * k / d_model))
-    return table
-
-
 def by_columns_in_numpy(length, d_model):
     """The form of TensorFlow's tutorials."""
     angles = np.arange(length)[:, None] / np.power(10000, 2 * (np.arange(d_model)[None] // 2) / d_model)
     angles[:, 0::2], angles[:, 1::2] = np.sin(angles[:, 0::2]), np.cos(angles[:, 1::2])
     return torch.from_numpy(angles)
-
-
-def pairs_stacked(length, d_model):
-    omega = 1.0 / 10000 ** (torch.arange(0, d_model, 2).float() / d_model)
-    angle = torch.einsum("i,j->ij", torch.arange(length).float(), omega)
-    return torch.stack((angle.sin(), angle.cos()), dim=2).view(length, d_model)
 
 
 def shift_in_loops(k, d_model):
@@ -119,13 +81,6 @@ def shift_in_loops(k, d_model):
         matrix[i, i] = matrix[i + 1, i + 1] = math.cos(turn)
         matrix[i, i + 1], matrix[i + 1, i] = math.sin(turn), -math.sin(turn)
     return matrix
-
-
-def three_diagonals(k, d_model):
-    angle = k * 10_000.0 ** -(torch.arange(0, d_model, 2) / d_model)
-    beside = torch.zeros(d_model)
-    beside[::2] = angle.sin()
-    return angle.cos().repeat_interleave(2).diag() + beside[:-1].diag(1) - beside[:-1].diag(-1)
 
 
 def power_of_one_step(k, d_model):
@@ -149,63 +104,12 @@ def of_roformer(x, positions):
     return x * cos + x2 * sin
 
 
-def turned_in_loops(x, positions):
-    positions = positions.expand(len(x), -1)
-    columns = []
-    for i in range(0, x.size(-1), 2):
-        turn = positions[:, None] / 10_000 ** (i / x.size(-1))
-        a, b = x[..., i], x[..., i + 1]
-        columns += [a * turn.cos() - b * turn.sin(), a * turn.sin() + b * turn.cos()]
-    return torch.stack(columns, dim=-1)
-
-
-def by_matrices(x, positions):
-    """The shift matrix, transposed."""
-    d = x.size(-1)
-    turn = torch.stack([shift_in_loops(int(t), d).T for t in positions.flatten()]).view(
-        *positions.shape, d, d
-    )
-    return torch.einsum("btij,bhtj->bhti", turn.expand(len(x), -1, -1, -1), x)
-
-
-def bias_in_loops(table, queries, keys=None):
-    keys = queries if keys is None else keys
-    c = (table.size(1) - 1) // 2
-    bias = torch.zeros(table.size(0), queries, keys)
-    for i in range(queries):
-        for j in range(keys):
-            distance = j - (i + keys - queries)
-            bias[:, i, j] = table[:, c + max(-c, min(c, distance))]
-    return bias
-
-
 def embedded(table, queries, keys=None):
     """As in T5's code."""
     keys = keys or queries
     c = table.size(1) // 2
     context, memory = torch.arange(keys)[-queries:, None], torch.arange(keys)[None, :]
     return F.embedding((memory - context).clip(-c, c) + c, table.t()).permute(2, 0, 1)
-
-
-def slid(table, queries, keys=None):
-    """One long row of biases, of which each query sees a window."""
-    keys = queries if keys is None else keys
-    c = table.size(1) // 2
-    row = table[:, torch.arange(1 - keys, queries).clamp(-c, c) + c]
-    return row.unfold(1, keys, 1).flip(1)
-
-
-def gathered(table, queries, keys=None):
-    keys = queries if keys is None else keys
-    column = torch.arange(keys) - torch.arange(keys - queries, keys)[:, None] + table.size(1) // 2
-    column = column.clamp(0, table.size(1) - 1).flatten().expand(len(table), -1)
-    return table.gather(1, column).view(-1, queries, keys)
-
-
-class AsTheAnnotatedTransformerHasIt(Annotated):
-    def __init__(self, vocab, d_model):
-        super().__init__(vocab, d_model)
-        self.lut = nn.Embedding(vocab, d_model)
 
 
 class RootOfOneMore(OneHot):
@@ -215,51 +119,8 @@ class RootOfOneMore(OneHot):
         return self.table[ids] * math.sqrt(self.table.size(1) + 1)
 
 
-class PaddingFrozen(OneHot):
-    def forward(self, ids):
-        return F.embedding(ids, self.table, padding_idx=0) * self.table.size(1)
-
-
-class NoParameter(nn.Module):
-    def __init__(self, vocab_size, d_model):
-        super().__init__()
-        self.w = torch.randn(vocab_size, d_model) / math.sqrt(d_model)
-
-    def forward(self, ids):
-        return self.w[ids] * math.sqrt(self.w.size(1))
-
-
-class OnlyPositive(Annotated):
-    def __init__(self, vocab, d_model):
-        super().__init__(vocab, d_model)
-        self.lut = nn.Embedding(vocab, d_model, _weight=torch.rand(vocab, d_model) / math.sqrt(d_model))
-
-
-def a_row_too_many(length, d_model):
-    return pairs_stacked(length + 1, d_model)
-
-
 def table_in_numpy(length, d_model):
     return by_columns_in_numpy(length, d_model).numpy()
-
-
-def table_in_lists(length, d_model):
-    return table_in_loops(length, d_model).tolist()
-
-
-def ten_for_e(length, d_model):
-    omega = torch.exp(torch.arange(0, d_model, 2) * -(math.log10(10000.0) / d_model))
-    angle = torch.arange(length)[:, None] * omega
-    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
-
-
-def an_exponent_for_each_column(length, d_model):
-    table = torch.zeros(length, d_model)
-    for t in range(length):
-        for i in range(0, d_model, 2):
-            table[t, i] = math.sin(t / 10000 ** (2 * i / d_model))
-            table[t, i + 1] = math.cos(t / 10000 ** (2 * (i + 1) / d_model))
-    return table
 
 
 def base_of_nobody(length, d_model):
@@ -267,53 +128,10 @@ def base_of_nobody(length, d_model):
     return torch.stack([angle.sin(), angle.cos()], -1).flatten(1)
 
 
-def sines_then_cosines_from_one(length, d_model):
-    angle = torch.arange(1, length + 1)[:, None] / 10_000.0 ** (torch.arange(0, d_model, 2) / d_model)
-    return torch.cat([angle.sin(), angle.cos()], -1)
-
-
-def zeros(length, d_model):
-    return torch.zeros(length, d_model)
-
-
-def textbook_rotation(k, d_model):
-    return shift_in_loops(k, d_model).T
-
-
 def shift_of_base_1000(k, d_model):
     """A slip that is on no list."""
     angle = k / 1000 ** (torch.arange(0, d_model, 2) / d_model)
     return torch.block_diag(*[torch.tensor([[a.cos(), a.sin()], [-a.sin(), a.cos()]]) for a in angle])
-
-
-def half_repaired(k, d_model):
-    """The exercise's broken program with line F repaired, and nothing else."""
-    first = torch.arange(0, d_model, 2)
-    angle = k * 10_000.0 ** (2 * first / d_model)
-    matrix = angle.cos().repeat_interleave(2).diag()
-    matrix[first, first + 1] = matrix[first + 1, first] = -angle.sin()
-    return matrix
-
-
-def identity(k, d_model):
-    return torch.eye(d_model)
-
-
-def of_transformers(x, positions):
-    """Llama's code in the transformers library."""
-    inv_freq = 1.0 / (10000 ** (torch.arange(0, x.shape[-1], 2).float() / x.shape[-1]))
-    freqs = positions[..., None].float() * inv_freq
-    emb = torch.cat((freqs, freqs), dim=-1).unsqueeze(-3)
-    x1, x2 = x[..., : x.shape[-1] // 2], x[..., x.shape[-1] // 2 :]
-    return x * emb.cos() + torch.cat((-x2, x1), dim=-1) * emb.sin()
-
-
-def of_transformers_for_one(x, positions):
-    d_k = x.shape[-1]
-    angle = positions[:, None].float() / 10000 ** (torch.arange(0, d_k, 2).float() / d_k)
-    angle = torch.cat((angle, angle), dim=-1)
-    half = torch.cat((-x[..., d_k // 2 :], x[..., : d_k // 2]), dim=-1)
-    return x * angle.cos() + half * angle.sin()
 
 
 def without_signs(length, d_model, **options):
@@ -325,105 +143,20 @@ def turned_twice_as_far(x, positions):
     return of_roformer(x, 2 * positions)
 
 
-def sine_for_cosine(x, positions):
-    angle = (positions[..., None] * 10000 ** (-torch.arange(0, x.size(-1), 2) / x.size(-1))).unsqueeze(-3)
-    a, b = x[..., ::2], x[..., 1::2]
-    return torch.stack([a * angle.sin() - b * angle.cos(), a * angle.cos() + b * angle.sin()], -1).flatten(-2)
-
-
-def turned_back_and_detached(x, positions):
-    return of_roformer(x.detach(), -positions)
-
-
-def width_of_the_model(x, positions):
-    omega = 10000 ** (-torch.arange(0, x.size(-1), 2) / (x.size(1) * x.size(-1)))
-    angle = (positions[..., None] * omega).unsqueeze(-3)
-    turned = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous()) * torch.exp(1j * angle)
-    return torch.view_as_real(turned).flatten(-2)
-
-
-def not_turned(x, positions):
-    return x
-
-
-def first_at_first(table, queries, keys=None):
-    keys = keys or queries
-    c = table.size(1) // 2
-    distance = torch.arange(keys)[None] - torch.arange(queries)[:, None]
-    return table[:, distance.clamp(-c, c) + c]
-
-
-def clipped_on_one_side(table, queries, keys=None):
-    """The end on the right is left to chance."""
-    keys = queries if keys is None else keys
-    c = table.size(1) // 2
-    distance = torch.arange(keys)[None] - torch.arange(keys - queries, keys)[:, None]
-    return table[:, distance.clamp(min=-c) + c]
-
-
-def one_column_early(table, queries, keys=None):
-    return embedded(table.roll(1, 1), queries, keys) if table.size(1) > 1 else embedded(table, queries, keys)
-
-
-def backwards_and_detached(table, queries, keys=None):
-    keys = queries if keys is None else keys
-    c = table.size(1) // 2
-    distance = torch.arange(keys - queries, keys)[:, None] - torch.arange(keys)[None]
-    return table.data[:, distance.clamp(-c, c) + c]
-
-
 RIGHT = {
-    "token_embedding": [Annotated, Inherited, OneHot, Projected, ScaledByBuffer, Indexed],
-    "sinusoidal": [
-        of_the_annotated_transformer,
-        of_dive_into_deep_learning,
-        table_in_loops,
-        by_columns_in_numpy,
-        pairs_stacked,
-    ],
-    "shift_matrix": [shift_in_loops, three_diagonals, power_of_one_step],
-    "rotary": [of_llama, of_roformer, turned_in_loops, by_matrices],
-    "relative_bias": [bias_in_loops, embedded, slid, gathered],
+    "token_embedding": [Annotated, OneHot, Projected, ScaledByBuffer],
+    "sinusoidal": [of_the_annotated_transformer, by_columns_in_numpy],
+    "shift_matrix": [shift_in_loops, power_of_one_step],
+    "rotary": [of_llama, of_roformer],
+    "relative_bias": [embedded],
 }
 WRONG = {
-    "token_embedding": [
-        (AsTheAnnotatedTransformerHasIt, {"start"}, {"start_variance_one"}),
-        (nn.Embedding, {"scale", "start"}, {"plain_embedding"}),
-        (RootOfOneMore, {"scale"}, set()),
-        (NoParameter, {"gradients"}, {"plain_tensor"}),
-        (OnlyPositive, {"start"}, {"start_not_centred"}),
-        (PaddingFrozen, {"scale", "gradients"}, {"factor_not_rooted", "padding_row_frozen"}),
-    ],
+    "token_embedding": [(RootOfOneMore, {"scale"}, set())],
     "sinusoidal": [
-        (an_exponent_for_each_column, {"pairs", "frequencies"}, {"exponents_doubled_and_next"}),
         (base_of_nobody, {"frequencies"}, set()),
         (without_signs, {"pairs"}, set()),
-        (a_row_too_many, {"positions"}, {"row_too_many"}),
         (table_in_numpy, {"positions"}, {"no_tensor"}),
-        (table_in_lists, {"positions"}, {"no_tensor"}),
-        (ten_for_e, {"frequencies"}, {"base_wrong"}),
-        (sines_then_cosines_from_one, {"positions", "pairs"}, {"positions_from_one", "halves"}),
-        (zeros, {"positions", "pairs", "frequencies"}, set()),
     ],
-    "shift_matrix": [
-        (textbook_rotation, {"turn"}, {"turned_back"}),
-        (shift_of_base_1000, {"frequencies"}, set()),
-        (half_repaired, {"turn", "frequencies"}, {"sign_lost"}),
-        (identity, {"turn", "pairs", "frequencies"}, set()),
-    ],
-    "rotary": [
-        (of_transformers, {"pairs"}, {"halves"}),
-        (of_transformers_for_one, {"pairs", "batch"}, {"halves", "one_axis_only"}),
-        (turned_twice_as_far, {"turn", "frequencies"}, set()),
-        (sine_for_cosine, {"turn"}, {"sine_and_cosine_swapped"}),
-        (turned_back_and_detached, {"turn", "gradients"}, {"turned_back", "gradient_lost"}),
-        (width_of_the_model, {"frequencies"}, {"width_of_all_heads"}),
-        (not_turned, {"turn", "pairs", "frequencies", "positions", "batch"}, set()),
-    ],
-    "relative_bias": [
-        (first_at_first, {"more_keys"}, {"first_to_first"}),
-        (clipped_on_one_side, {"clipping"}, {"clipped_on_one_side"}),
-        (one_column_early, {"distances"}, {"middle_missed"}),
-        (backwards_and_detached, {"distances", "gradients"}, {"sign_turned", "gradient_lost"}),
-    ],
+    "shift_matrix": [(shift_of_base_1000, {"frequencies"}, set())],
+    "rotary": [(turned_twice_as_far, {"turn", "frequencies"}, set())],
 }

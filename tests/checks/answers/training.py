@@ -23,35 +23,10 @@ def filled_in(targets, bos_id, eos_id, pad_id):
     return [tgt_in, tgt_out]
 
 
-def one_whole_row(targets, bos_id, eos_id, pad_id):
-    """[bos, y, eos] padded and cut on both sides; the end marks that stay in the input are painted over."""
-    rows = [torch.tensor([bos_id, *y, eos_id]) for y in targets]
-    whole = pad_sequence(rows, batch_first=True, padding_value=pad_id)
-    tgt_out = whole[:, 1:]
-    return whole[:, :-1].masked_fill(tgt_out == pad_id, pad_id), tgt_out
-
-
-def end_mark_stays(targets, bos_id, eos_id, pad_id):
-    rows = [torch.tensor([bos_id, *y, eos_id]) for y in targets]
-    whole = pad_sequence(rows, batch_first=True, padding_value=pad_id)
-    return whole[:, :-1], whole[:, 1:]
-
-
-def swapped_and_padded_with_zero(targets, bos_id, eos_id, pad_id):
-    reads = [torch.tensor([bos_id, *y]) for y in targets]
-    says = [torch.tensor([*y, eos_id]) for y in targets]
-    return pad_sequence(says, batch_first=True), pad_sequence(reads, batch_first=True)
-
-
 def reads_backwards(targets, bos_id, eos_id, pad_id):
     """A slip that is on no list."""
     tgt_in, _ = filled_in([y[::-1] for y in targets], bos_id, eos_id, pad_id)
     return tgt_in, filled_in(targets, bos_id, eos_id, pad_id)[1]
-
-
-def zeros_of_that_shape(targets, bos_id, eos_id, pad_id):
-    width = 1 + max(map(len, targets))
-    return torch.zeros(len(targets), width).long(), torch.zeros(len(targets), width).long()
 
 
 def as_in_the_paper(step, d_model, warmup_steps):
@@ -68,17 +43,9 @@ def in_two_cases(step, d_model, warmup_steps):
     return 1 / math.sqrt(d_model * step)
 
 
-def divides_by_zero(step, d_model, warmup_steps):
-    return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
-
-
 def width_of_the_fall_only(step, d_model, warmup_steps):
     step = max(step, 1)
     return min(d_model**-0.5 * step**-0.5, step * warmup_steps**-1.5)
-
-
-def one_number(step, d_model, warmup_steps):
-    return 0.001
 
 
 def by_the_formula(logits, targets, *, pad_id, smoothing=0.1):
@@ -102,25 +69,6 @@ def with_divergence(logits, targets, *, pad_id, smoothing=0.1):
     return divergence - torch.special.xlogy(true_dist, true_dist).sum(), (target != pad_id).float().sum()
 
 
-def in_loops(logits, targets, *, pad_id, smoothing=0.1):
-    log_p = F.log_softmax(logits, dim=-1).reshape(-1, logits.size(-1))
-    answers = [c for c in range(logits.size(-1)) if c != pad_id]
-    total, tokens = 0.0 * log_p.detach().sum(), 0
-    for row, right in zip(log_p, targets.reshape(-1).tolist(), strict=True):
-        if right != pad_id:
-            total = total - (1 - smoothing) * row[right] - smoothing / len(answers) * row[answers].sum()
-            tokens += 1
-    return total, tokens
-
-
-def with_cross_entropy(logits, targets, *, pad_id, smoothing=0.1):
-    """torch's own, put right: padding's share is taken back, and the rest spread anew."""
-    logits, targets = logits[targets != pad_id], targets[targets != pad_id]
-    others = -(logits.log_softmax(-1).sum() - logits.log_softmax(-1)[:, pad_id].sum())
-    sharp = F.cross_entropy(logits, targets, reduction="sum")
-    return (1 - smoothing) * sharp + smoothing * others / (logits.size(-1) - 1), len(targets)
-
-
 def annotated(logits, targets, *, pad_id, smoothing=0.1):
     """The Annotated Transformer's, to the letter: ε for V − 2 classes, and the divergence."""
     x, target = logits.reshape(-1, logits.size(-1)).log_softmax(-1), targets.reshape(-1)
@@ -131,30 +79,10 @@ def annotated(logits, targets, *, pad_id, smoothing=0.1):
     return nn.KLDivLoss(reduction="sum")(x, true_dist), (target != pad_id).sum()
 
 
-def torchs_own(logits, targets, *, pad_id, smoothing=0.1):
-    loss = F.cross_entropy(
-        logits.reshape(-1, logits.size(-1)),
-        targets.reshape(-1),
-        ignore_index=pad_id,
-        label_smoothing=smoothing,
-        reduction="sum",
-    )
-    return loss, (targets != pad_id).sum()
-
-
-def mean_with_padding(logits, targets, *, pad_id, smoothing=0.1):
-    loss, tokens = torchs_own(logits, targets, pad_id=pad_id, smoothing=smoothing)
-    return loss / tokens, tokens
-
-
 def twice_as_much(logits, targets, *, pad_id, smoothing=0.1):
     """A slip that is on no list."""
     loss, tokens = by_the_formula(logits, targets, pad_id=pad_id, smoothing=smoothing)
     return loss * (1 + (tokens > 1)), tokens
-
-
-def nothing(logits, targets, *, pad_id, smoothing=0.1):
-    return torch.tensor(0.0), torch.tensor(0)
 
 
 def with_sgd(module, batches, accumulate, *, rate, pad_id):
@@ -191,38 +119,6 @@ def with_autograd(module, batches, accumulate, *, rate, pad_id):
     return losses
 
 
-def program(module, batches, accumulate, *, rate, pad_id, repaired=""):
-    """The exercise's, with those of its lines B, D, F and H repaired that are named."""
-    module.zero_grad()
-    losses, total, tokens = [], 0.0, 0
-    for number, (inputs, targets) in enumerate(batches, start=1):
-        real = targets != (pad_id if "B" in repaired else 0)
-        logits = module(inputs)[real]
-        loss = F.cross_entropy(logits, targets[real], reduction="sum" if "D" in repaired else "mean")
-        loss.backward()
-        total, tokens = total + loss.item(), tokens + int(real.sum())
-        if number % accumulate == 0 or ("F" in repaired and number == len(batches)):
-            with torch.no_grad():
-                for parameter in module.parameters():
-                    parameter -= rate * parameter.grad / tokens
-            losses.append(total / tokens)
-            module.zero_grad()
-            total, tokens = 0.0, 0 if "H" in repaired else tokens
-    return losses
-
-
-def three_repaired(*args, **kwargs):
-    return program(*args, **kwargs, repaired="BDF")
-
-
-def two_repaired(*args, **kwargs):
-    return program(*args, **kwargs, repaired="DH")
-
-
-def one_repaired(*args, **kwargs):
-    return program(*args, **kwargs, repaired="B")
-
-
 def half_a_step(module, batches, accumulate, *, rate, pad_id):
     """A slip that is on no list."""
     return with_sgd(module, batches, accumulate, rate=rate / 2, pad_id=pad_id)
@@ -233,15 +129,6 @@ def lerped(parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.98),
     second = second.lerp(gradient**2, 1 - betas[1])
     size = (second / (1 - betas[1] ** step)) ** 0.5 + eps
     return parameter - rate / (1 - betas[0] ** step) * first / size, first, second
-
-
-def as_torch_does(parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.98), eps=1e-9):
-    """The corrections go into the rate and the denominator; on copies, in place."""
-    (beta1, beta2), parameter, first, second = betas, parameter.clone(), first.clone(), second.clone()
-    first.mul_(beta1).add_(gradient, alpha=1 - beta1)
-    second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-    denominator = (second.sqrt() / math.sqrt(1 - beta2**step)).add_(eps)
-    return [parameter.addcdiv_(first, denominator, value=-rate / (1 - beta1**step)), first, second]
 
 
 def with_torchs_optimiser(parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.98), eps=1e-9):
@@ -255,71 +142,26 @@ def with_torchs_optimiser(parameter, gradient, first, second, step, *, rate, bet
     return moved.detach(), state["exp_avg"], state["exp_avg_sq"]
 
 
-def in_place(parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.98), eps=1e-9):
-    first.mul_(betas[0]).add_((1 - betas[0]) * gradient)
-    second.mul_(betas[1]).add_((1 - betas[1]) * gradient**2)
-    mean, square = first / (1 - betas[0] ** step), second / (1 - betas[1] ** step)
-    return parameter - rate * mean / (square.sqrt() + eps), first, second
-
-
-def only_the_root_is_corrected_and_eps_under_it(
-    parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.98), eps=1e-9
-):
-    first = betas[0] * first + (1 - betas[0]) * gradient
-    second = betas[1] * second + (1 - betas[1]) * gradient**2
-    return parameter - rate * first / (second / (1 - betas[1] ** step) + eps).sqrt(), first, second
-
-
 def averages_decay_twice(parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.98), eps=1e-9):
     """A slip that is on no list."""
     return lerped(parameter, gradient, betas[0] * first, second, step, rate=rate, betas=betas, eps=eps)
 
 
-def all_zeros(parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.98), eps=1e-9):
-    return tuple(torch.zeros_like(parameter) for _ in range(3))
-
-
 RIGHT = {
-    "teacher_forcing": [with_pad_sequence, filled_in, one_whole_row],
+    "teacher_forcing": [with_pad_sequence, filled_in],
     "warmup": [as_in_the_paper, in_two_cases],
-    "label_smoothing": [by_the_formula, with_divergence, in_loops, with_cross_entropy],
+    "label_smoothing": [by_the_formula, with_divergence],
     "accumulated_gradients": [with_sgd, with_autograd],
-    "adam_step": [lerped, as_torch_does, with_torchs_optimiser],
+    "adam_step": [lerped, with_torchs_optimiser],
 }
 # Of each: the requirements that it loses, and the names that it gets.
 WRONG = {
-    "teacher_forcing": [
-        (end_mark_stays, {"padding"}, {"end_mark_in_input"}),
-        (swapped_and_padded_with_zero, {"shift", "ids"}, {"swapped", "pad_fixed"}),
-        (reads_backwards, {"shift"}, set()),
-        (zeros_of_that_shape, {"shift", "padding", "ids", "type", "kept"}, set()),
-    ],
-    "warmup": [
-        (divides_by_zero, {"zero"}, {"step_zero"}),
-        (width_of_the_fall_only, {"width"}, set()),
-        (one_number, {"rise", "fall", "width", "zero"}, set()),
-    ],
+    "teacher_forcing": [(reads_backwards, {"shift"}, set())],
+    "warmup": [(width_of_the_fall_only, {"width"}, set())],
     "label_smoothing": [
         (annotated, {"smoothing"}, {"divergence"}),
-        (torchs_own, {"smoothing"}, {"padding_gets_mass"}),
-        (mean_with_padding, {"loss", "smoothing"}, {"mean_returned", "padding_gets_mass"}),
         (twice_as_much, {"loss", "pad_id"}, set()),
-        (nothing, {"loss", "padding", "smoothing", "pad_id", "large", "gradients"}, set()),
     ],
-    "accumulated_gradients": [
-        (three_repaired, {"groups"}, {"tokens_run_on"}),
-        (two_repaired, {"padding", "rest"}, {"pad_id_zero", "rest_dropped"}),
-        (one_repaired, {"tokens", "groups", "rest"}, {"divided_twice"}),
-        (half_a_step, {"step", "padding", "tokens", "groups", "rest"}, set()),
-    ],
-    "adam_step": [
-        (in_place, {"kept"}, {"in_place"}),
-        (
-            only_the_root_is_corrected_and_eps_under_it,
-            {"correction", "epsilon"},
-            {"first_not_corrected", "eps_under_root"},
-        ),
-        (averages_decay_twice, {"moments", "defaults"}, set()),
-        (all_zeros, {"moments", "update", "correction", "epsilon", "defaults", "kept"}, set()),
-    ],
+    "accumulated_gradients": [(half_a_step, {"step", "padding", "tokens", "groups", "rest"}, set())],
+    "adam_step": [(averages_decay_twice, {"moments", "defaults"}, set())],
 }
