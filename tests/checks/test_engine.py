@@ -298,6 +298,7 @@ def test_numbers_are_alike_in_whatever_form(a, b, same):
 
 def test_which_function_notices_a_wrong_shape_is_chance():
     assert same_value(Seen(error="RuntimeError"), Seen(error="IndexError"))
+    assert same_value(Seen(error="RuntimeError"), Seen(error="AssertionError"))  # a learner's assert
     assert not same_value(Seen(error="RuntimeError"), Seen(error="TypeError"))
 
 

@@ -107,10 +107,6 @@ def scaled_by_root_of_keys(query, key, value, mask=None):
     return annotated(query * math.sqrt(query.size(-1) / (key.size(-2) + 1)), key, value, mask)
 
 
-def no_scale_and_mask_inverted(query, key, value, mask=None):
-    return annotated(query * math.sqrt(query.size(-1)), key, value, None if mask is None else ~mask)
-
-
 class Stacked(nn.Module):
     """With PyTorch's parameters."""
 
@@ -181,6 +177,12 @@ def capped_by_arctangent(query, key, value, cap, mask=None):
     return weights @ value, weights
 
 
+def capped_without_scale(query, key, value, cap, mask=None):
+    """Two mistakes at once, which take long to find."""
+    query, hidden = query * math.sqrt(query.size(-1)), None if mask is None else ~mask
+    return capped_before_where(query, key, value, cap, hidden)
+
+
 class WithWeights(WithoutBiases):
     """The weights, averaged over the heads, are returned as well."""
 
@@ -195,11 +197,11 @@ RIGHT = {
 }
 # Of each: the requirements that it loses, and the names that it gets.
 WRONG = {
-    "scaled_dot_product_attention": [
-        (scaled_by_root_of_keys, {"scale"}, set()),
-        (no_scale_and_mask_inverted, {"scale", "mask"}, {"no_scale", "mask_inverted"}),
+    "scaled_dot_product_attention": [(scaled_by_root_of_keys, {"scale"}, set())],
+    "soft_capped_attention": [
+        (capped_by_arctangent, {"cap", "scale"}, set()),
+        (capped_without_scale, {"scale", "mask"}, {"no_scale", "mask_inverted"}),
     ],
-    "soft_capped_attention": [(capped_by_arctangent, {"cap", "scale"}, set())],
     "multi_head": [
         (MaskedAlone, {"mask"}, set()),
         (ViewAlone, {"heads"}, {"split_without_transpose"}),

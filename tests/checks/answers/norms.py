@@ -47,6 +47,14 @@ class LayerNormByMoments(nn.Module):
         return ((wide - mean) * (variance + self.eps) ** -0.5).to(x.dtype) * self.a_2 + self.b_2
 
 
+class UnbiasedAndDetached(LayerNorm):
+    """Two mistakes at once, which take long to find."""
+
+    def forward(self, x):
+        std = (x.var(-1, keepdim=True) + self.eps).sqrt().detach()
+        return self.gamma * (x - x.mean(-1, keepdim=True)) / std + self.beta
+
+
 class Frozen(LayerNorm):
     """γ is no parameter, so it never learns."""
 
@@ -202,6 +210,7 @@ RIGHT = {
 # Of each: the requirements that it loses, and the names that it gets.
 WRONG = {
     "layer_norm": [
+        (UnbiasedAndDetached, {"variance", "gradients"}, {"unbiased", "detached"}),
         (Frozen, {"gradients"}, {"affine_cut_off"}),
         (MeanDeviation, {"variance"}, set()),
     ],
