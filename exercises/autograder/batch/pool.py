@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from concurrent import futures
 from concurrent.futures import BrokenExecutor, Future
 from multiprocessing import connection, forkserver
-from typing import Any
 
 from exercises.autograder.running.job import Job, Outcome, run
 from exercises.autograder.running.worker import WorkerError
@@ -137,7 +136,7 @@ class DaskPool:
         """Have a job done by the cluster."""
         return self._asked(self._executor.submit, run, job)
 
-    def _asked(self, what: Callable, *about: Any) -> Any:
+    def _asked(self, what: Callable, *about: object):
         try:
             return what(*about)
         except Exception as error:  # of several kinds, by how far the client has given up
@@ -145,8 +144,6 @@ class DaskPool:
 
     def close(self) -> None:
         """Give back what is still being done, and leave the cluster as it is."""
-        if self._client.status != "closed":  # by itself, as nobody answers
-            self._executor.shutdown(wait=False)
         self._client.close(timeout=CONNECT)
 
 

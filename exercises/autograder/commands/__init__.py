@@ -35,7 +35,6 @@ def a_course(folder: Path) -> Course:
 
 def known_names(wanted: list[str], known: Collection[str]) -> list[str]:
     """The assignments that are asked for, or else all."""
-    unknown = [name for name in wanted if name not in known]
-    if unknown:
+    if unknown := [name for name in wanted if name not in known]:
         raise ValueError(f"ASSIGNMENT: expected one of {', '.join(known)}, got {', '.join(unknown)}")
     return wanted or list(known)

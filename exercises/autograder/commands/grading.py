@@ -179,8 +179,7 @@ def _work(options: argparse.Namespace) -> Iterator[dict]:
 
     Students' code is not run where it cannot be confined, unless a person insists.
     """
-    problem = None if options.unsafe_no_isolation else doctors.problem()
-    if problem:
+    if not options.unsafe_no_isolation and (problem := doctors.problem()):
         raise ValueError(
             f"Students' code cannot be confined here ({problem}).\n"
             f"`{ME} doctor` says how to get there. To run it unprotected all the same: --unsafe-no-isolation."

@@ -35,6 +35,36 @@ def infinite_with_care(query, key, value, mask=None):
     return torch.einsum("...qk,...kv->...qv", weights, value), weights
 
 
+def documented(query, key, value, attn_mask=None, is_causal=False, scale=None):
+    """PyTorch's documentation of its own function: a bias that is added."""
+    L, S = query.size(-2), key.size(-2)
+    scale_factor = 1 / math.sqrt(query.size(-1)) if scale is None else scale
+    attn_bias = torch.zeros(L, S, dtype=query.dtype)
+    if attn_mask is not None:
+        attn_bias = torch.zeros(attn_mask.shape).masked_fill(attn_mask.logical_not(), -1e9)
+    attn_weight = torch.softmax(query @ key.transpose(-2, -1) * scale_factor + attn_bias, dim=-1)
+    return attn_weight @ value, attn_weight
+
+
+def by_loops(query, key, value, mask=None):
+    """A softmax for each query, by hand."""
+    lead = query.shape[:-2]
+    visible = torch.ones(()).bool() if mask is None else mask
+    visible = visible.expand(*lead, query.size(-2), key.size(-2)).reshape(-1, query.size(-2), key.size(-2))
+    flat = [x.reshape(-1, *x.shape[-2:]) for x in (query, key, value)]
+    weights = []
+    for q, k, seen in zip(flat[0], flat[1], visible, strict=True):
+        rows = []
+        for one, row in zip(q, seen, strict=True):
+            scores = torch.stack([(one * other).sum() for other in k]) / math.sqrt(len(one))
+            powers = (scores - scores.max().detach()).exp() * row
+            rows.append(powers / powers.sum().clamp_min(1e-30))
+        weights.append(torch.stack(rows))
+    weights = torch.stack(weights)
+    output = torch.stack([w @ v for w, v in zip(weights, flat[2], strict=True)])
+    return output.reshape(*lead, *output.shape[-2:]), weights.reshape(*lead, *weights.shape[-2:])
+
+
 def scaled_first(query, key, value, mask=None):
     root = query.size(-1) ** 0.25
     scores = (query / root) @ (key / root).transpose(-1, -2)
@@ -42,6 +72,26 @@ def scaled_first(query, key, value, mask=None):
         scores = scores + (1.0 - mask.to(scores.dtype)) * torch.finfo(scores.dtype).min
     weights = scores.softmax(-1)
     return [weights @ value, weights]
+
+
+class Annotated(nn.Module):
+    """The form of the Annotated Transformer: four clones in a list, heads by view and transpose."""
+
+    def __init__(self, d_model, h, dropout=0.0):
+        super().__init__()
+        assert d_model % h == 0
+        self.d_k = d_model // h
+        self.h = h
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        n = query.size(0)
+        layers = zip((self.W_q, self.W_k, self.W_v), (query, key, value), strict=True)
+        q, k, v = (layer(x).view(n, -1, self.h, self.d_k).transpose(1, 2) for layer, x in layers)
+        x, _ = annotated(q, k, v, mask)
+        return self.W_o(x.transpose(1, 2).contiguous().view(n, -1, self.h * self.d_k))
 
 
 class WithoutBiases(nn.Module):
@@ -72,14 +122,39 @@ class OneProjection(nn.Module):
     def __init__(self, d_model, num_heads):
         super().__init__()
         self.heads = num_heads
-        self.qkv, self.proj = nn.Linear(d_model, 3 * d_model), nn.Linear(d_model, d_model)
+        self.qkv = nn.Linear(d_model, 3 * d_model)
+        self.proj = nn.Linear(d_model, d_model)
 
     def forward(self, query, key=None, value=None, mask=None):
         key = query if key is None else key
         value = key if value is None else value
-        stack = zip((query, key, value), self.qkv.weight.chunk(3), self.qkv.bias.chunk(3), strict=True)
-        q, k, v = (F.linear(*each).unflatten(-1, (self.heads, -1)).transpose(1, 2) for each in stack)
+        weight, bias = self.qkv.weight.chunk(3), self.qkv.bias.chunk(3)
+        q, k, v = (
+            F.linear(x, w, b).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for x, w, b in zip((query, key, value), weight, bias, strict=True)
+        )
         return self.proj(F.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2).flatten(2))
+
+
+class NamedOtherwise(nn.Module):
+    """Names that say nothing of queries, keys and values."""
+
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        self.heads = num_heads
+        self.c_attn, self.c_proj = nn.Linear(d_model, 3 * d_model), nn.Linear(d_model, d_model)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        d = query.size(-1)
+        parts = (
+            self.c_attn(query)[..., :d],
+            self.c_attn(key)[..., d : 2 * d],
+            self.c_attn(value)[..., 2 * d :],
+        )
+        q, k, v = (x.unflatten(-1, (self.heads, -1)).transpose(1, 2) for x in parts)
+        return self.c_proj(annotated(q, k, v, mask)[0].transpose(1, 2).flatten(2))
 
 
 class HeadsInAList(nn.Module):
@@ -104,7 +179,16 @@ class HeadsInAList(nn.Module):
 
 def scaled_by_root_of_keys(query, key, value, mask=None):
     """A slip that is on no list but "another axis"."""
-    return annotated(query * math.sqrt(query.size(-1) / (key.size(-2) + 1)), key, value, mask)
+    scores = query @ key.mT / math.sqrt(key.size(-2) + 1)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -1e9)
+    weights = scores.softmax(-1)
+    return weights @ value, weights
+
+
+def compared(queries, keys=None):
+    keys = keys or queries
+    return torch.arange(keys)[None] <= torch.arange(keys - queries, keys)[:, None]
 
 
 class Stacked(nn.Module):
@@ -120,8 +204,12 @@ class Stacked(nn.Module):
     def forward(self, query, key=None, value=None, mask=None):
         key = query if key is None else key
         value = key if value is None else value
-        stack = zip(self.in_proj_weight.chunk(3), self.in_proj_bias.chunk(3), strict=True)
-        q, k, v = (F.linear(x, *rows) for x, rows in zip((query, key, value), stack, strict=True))
+        d_model = query.size(-1)
+        rows = [slice(i * d_model, (i + 1) * d_model) for i in range(3)]
+        q, k, v = (
+            F.linear(x, self.in_proj_weight[row], self.in_proj_bias[row])
+            for x, row in zip((query, key, value), rows, strict=True)
+        )
         return self.out_proj(self.attend(q, k, v, mask))
 
     def attend(self, q, k, v, mask):
@@ -157,6 +245,16 @@ def capped_before_where(query, key, value, cap, mask=None):
     return weights @ value, weights
 
 
+def capped_as_gemma(query, key, value, softcap, attention_mask=None):
+    """The form of Gemma 2 in transformers: the mask as numbers."""
+    weights = torch.matmul(query, key.transpose(-2, -1)) * query.size(-1) ** -0.5
+    weights = torch.tanh(weights / softcap) * softcap
+    if attention_mask is not None:
+        weights = weights + torch.zeros(attention_mask.shape).masked_fill(~attention_mask, -1e9)
+    weights = F.softmax(weights, dim=-1, dtype=torch.float32).to(query.dtype)
+    return torch.matmul(weights, value), weights
+
+
 def capped_by_sigmoid(query, key, value, cap, mask=None):
     """tanh(x) = 2σ(2x) − 1"""
     scores = torch.einsum("...qd,...kd->...qk", query, key) * query.size(-1) ** -0.5
@@ -178,9 +276,11 @@ def capped_by_arctangent(query, key, value, cap, mask=None):
 
 
 def capped_without_scale(query, key, value, cap, mask=None):
-    """Two mistakes at once, which take long to find."""
-    query, hidden = query * math.sqrt(query.size(-1)), None if mask is None else ~mask
-    return capped_before_where(query, key, value, cap, hidden)
+    scores = cap * torch.tanh(query @ key.mT / cap)
+    if mask is not None:
+        scores = scores.masked_fill(mask, -1e9)
+    weights = scores.softmax(-1)
+    return weights @ value, weights
 
 
 class WithWeights(WithoutBiases):
@@ -191,9 +291,17 @@ class WithWeights(WithoutBiases):
 
 
 RIGHT = {
-    "scaled_dot_product_attention": [annotated, minus_ten_thousand, infinite_with_care, scaled_first],
-    "multi_head": [Stacked, WithoutBiases, OneProjection, HeadsInAList],
-    "soft_capped_attention": [capped_before_where, capped_by_sigmoid],
+    "causal_mask": [compared],
+    "scaled_dot_product_attention": [
+        annotated,
+        minus_ten_thousand,
+        infinite_with_care,
+        documented,
+        by_loops,
+        scaled_first,
+    ],
+    "multi_head": [Stacked, Annotated, WithoutBiases, OneProjection, NamedOtherwise, HeadsInAList],
+    "soft_capped_attention": [capped_before_where, capped_as_gemma, capped_by_sigmoid],
 }
 # Of each: the requirements that it loses, and the names that it gets.
 WRONG = {

@@ -75,6 +75,19 @@ def by_sorting(logits, k):
     return torch.softmax(torch.where(rank < k, logits, -torch.inf), -1)
 
 
+def by_loop(logits, p):
+    flat = logits.reshape(-1, logits.size(-1)).softmax(-1)
+    kept = torch.zeros_like(flat)
+    for row, out in zip(flat, kept, strict=True):
+        total = 0.0
+        for token in row.argsort(descending=True).tolist():
+            out[token] = row[token]
+            total += row[token].item()
+            if total >= p - 1e-6:
+                break
+    return (kept / kept.sum(-1, keepdim=True)).reshape(logits.shape)
+
+
 def shifted(logits, p):
     """The form that many programs share: remove what is above p, shifted by one to keep the first above."""
     sorted_logits, sorted_indices = torch.sort(logits, descending=True)
@@ -131,7 +144,7 @@ RIGHT = {
     "greedy": [by_parts, one_by_one],
     "beam": [tensor_beams],
     "top_k": [by_sorting],
-    "nucleus": [shifted],
+    "nucleus": [by_loop, shifted],
     "bleu": [by_logs],
     "cached_attention_step": [fused],
 }

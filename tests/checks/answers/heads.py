@@ -4,9 +4,10 @@ import math
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from transformer_lessons import variants
-from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
+from transformer_lessons.attention import scaled_dot_product_attention
 
 
 def written_by_einsum(heads, weight):
@@ -21,17 +22,44 @@ def written_one_by_one(heads, weight):
     return torch.stack(written, dim=1)
 
 
+def written_by_a_wide_head(heads, weight):
+    """Each head side by side with zeros in the others' places."""
+    h = heads.size(1)
+    alone = [heads * torch.eye(h)[i].view(1, h, 1, 1) for i in range(h)]
+    return torch.stack([F.linear(x.permute(0, 2, 1, 3).flatten(2), weight) for x in alone], 1)
+
+
 def written_by_the_last_head_first(heads, weight):
     """A slip that is on no list."""
     return written_one_by_one(heads.flip(1), weight).flip(1)
 
 
-class TimesTheRoot(MultiHeadAttention):
-    """A slip that is on no list."""
+def split_by_view(x, num_heads):
+    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
-    @staticmethod
-    def attention(q, k, v, mask=None, *, is_causal=False):
-        return scaled_dot_product_attention(q.size(-1) * q, k, v, mask, is_causal=is_causal)
+
+class LastHeadFirst(nn.Module):
+    """The heads are put side by side in the opposite order."""
+
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        projected = self.W_q(query), self.W_k(key), self.W_v(key if value is None else value)
+        heads = [split_by_view(x, self.num_heads) for x in projected]
+        return self.W_o(torch.cat(scaled_dot_product_attention(*heads, mask)[0].flip(1).unbind(1), dim=-1))
+
+
+class TimesTheRoot(LastHeadFirst):
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        projected = self.W_q(query), self.W_k(key), self.W_v(key if value is None else value)
+        q, k, v = (split_by_view(x, self.num_heads) for x in projected)
+        heads, _ = scaled_dot_product_attention(q.size(-1) * q, k, v, mask)
+        return self.W_o(heads.transpose(1, 2).flatten(-2))
 
 
 def repeated(query, key, value, mask=None):
@@ -68,6 +96,14 @@ def an_axis_for_the_group(query, key, value, mask=None):
     return torch.einsum("bgmqk,bgkd->bgmqd", weights, value).flatten(1, 2), weights.flatten(1, 2)
 
 
+def head_by_head(query, key, value, mask=None):
+    each, found = query.size(1) // key.size(1), []
+    for i in range(query.size(1)):
+        own = None if mask is None else mask.expand(len(query), query.size(1), -1, -1)[:, i]
+        found.append(scaled_dot_product_attention(query[:, i], key[:, i // each], value[:, i // each], own))
+    return [torch.stack(part, dim=1) for part in zip(*found, strict=True)]
+
+
 def last_group_first(query, key, value, mask=None):
     """A slip that is on no list."""
     return repeated(query, key.flip(1), value.flip(1), mask)
@@ -91,6 +127,17 @@ def linear_of_the_paper(queries, keys, values, is_causal=False, key_mask=None, e
     S = torch.einsum("...sd,...sm->...sdm", K, values).cumsum(-3)[..., -L:, :, :]
     Z = 1 / (torch.einsum("...ld,...ld->...l", Q, K.cumsum(-2)[..., -L:, :]) + eps)
     return torch.einsum("...ld,...ldm,...l->...lm", Q, S, Z)
+
+
+def linear_with_ones(query, key, value, *, is_causal=False, key_mask=None):
+    """A column of ones beside the values."""
+    q, k = (torch.where(x > 0, x + 1, x.clamp(max=0).exp()) for x in (query, key))
+    v = torch.cat([value, torch.ones_like(value[..., :1])], -1)
+    if key_mask is not None:
+        v = v * key_mask.unsqueeze(-1)
+    surplus = k.size(-2) - q.size(-2)
+    sums = torch.tril(q @ k.transpose(-2, -1), diagonal=surplus) @ v if is_causal else q @ (k.mT @ v)
+    return sums[..., :-1] / sums[..., -1:].clamp(min=1e-9)
 
 
 def linear_word_by_word(query, key, value, *, is_causal=False, key_mask=None):
@@ -136,6 +183,16 @@ def step_of_the_paper(query, key, value, Si=None, Zi=None, decay=1.0, eps=1e-6):
     return [torch.einsum("...d,...dm,...->...m", Q, Si, Z), Si, Zi]
 
 
+def step_with_one_table(query, key, value, S=None, z=None, *, decay=1.0):
+    """S with z as its last column."""
+    q, k = F.elu(query) + 1, F.elu(key) + 1
+    table = k[..., None] * torch.cat([value, torch.ones_like(value[..., :1])], -1)[..., None, :]
+    if S is not None:
+        table = table + decay * torch.cat([S, z[..., None]], -1)
+    sums = (q[..., None] * table).sum(-2)
+    return sums[..., :-1] / sums[..., -1:], table[..., :-1], table[..., -1]
+
+
 def step_with_half_the_key(query, key, value, S=None, z=None, *, decay=1.0):
     """A slip that is on no list: z gets half of what it should."""
     q, k = F.elu(query) + 1, F.elu(key) + 1
@@ -145,10 +202,15 @@ def step_with_half_the_key(query, key, value, S=None, z=None, *, decay=1.0):
 
 
 RIGHT = {
-    "written_by_heads": [written_by_einsum, written_one_by_one],
-    "grouped_query": [repeated, repeat_kv, an_axis_for_the_group],
-    "linear_attention": [linear_of_the_paper, linear_word_by_word],
-    "linear_attention_step": [step_by_matrices, step_of_the_paper],
+    "written_by_heads": [written_by_einsum, written_one_by_one, written_by_a_wide_head],
+    "grouped_query": [repeated, repeat_kv, an_axis_for_the_group, head_by_head],
+    "linear_attention": [
+        variants.linear_attention,
+        linear_of_the_paper,
+        linear_with_ones,
+        linear_word_by_word,
+    ],
+    "linear_attention_step": [step_by_matrices, step_of_the_paper, step_with_one_table],
 }
 # Of each: the requirements that it loses, and the names that it gets.
 WRONG = {

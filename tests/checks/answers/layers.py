@@ -8,7 +8,9 @@ from torch import nn
 
 from transformer_lessons.attention import MultiHeadAttention
 from transformer_lessons.feed_forward import FeedForward
-from transformer_lessons.layers import AddAndNorm, DecoderLayer, EncoderLayer
+from transformer_lessons.layers import AddAndNorm, EncoderLayer
+from transformer_lessons.layers import DecoderLayer as PackageDecoderLayer
+from transformer_lessons.layers import EncoderLayer as PackageEncoderLayer
 from transformer_lessons.model import Transformer
 
 
@@ -39,6 +41,9 @@ class OtherNames(nn.Module):
     def forward(self, x, sublayer):
         if self.both:
             return x + self.dropout(self.ln_after(sublayer(self.ln(x))))
+        return self.one(x, sublayer)
+
+    def one(self, x, sublayer):
         if self.pre:
             return x + self.dropout(sublayer(self.ln(x)))
         return self.ln(x + self.dropout(sublayer(x)))
@@ -73,6 +78,30 @@ class ForAll(nn.Module):
         return self.add_norm_cross(y, lambda z: self.cross_attention(z, memory, memory, mask))
 
 
+class InTurn(nn.Module):
+    """A list of names, and what each of them reads."""
+
+    def __init__(self, config, causal=False, cross=False):
+        super().__init__()
+        self.causal, self.names = causal, ["self", "cross", "feed_forward"][:: 1 if cross else 2]
+        for name in self.names:
+            self.add_module(f"add_norm_{name}", AddAndNorm(config))
+            if name != "feed_forward":
+                attention = MultiHeadAttention(config.d_model, config.num_heads)
+                self.add_module(f"{name}_attention", attention)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff)
+
+    def forward(self, x, memory=None, memory_mask=None, mask=None):
+        sublayers = {
+            "self": lambda y: self.self_attention(y, mask=mask, is_causal=self.causal),
+            "cross": lambda y: self.cross_attention(y, memory, mask=memory_mask),
+            "feed_forward": self.feed_forward,
+        }
+        for name in self.names:
+            x = getattr(self, f"add_norm_{name}")(x, sublayers[name])
+        return x
+
+
 class HalfOfMemory(ForAll):
     """A slip that is on no list."""
 
@@ -80,8 +109,16 @@ class HalfOfMemory(ForAll):
         return super().across(y, memory / 2, mask)
 
 
-class Decoder(DecoderLayer):
+class Decoder(nn.Module):
     """With a causal mask of its own."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.self_attention = MultiHeadAttention(config.d_model, config.num_heads)
+        self.cross_attention = MultiHeadAttention(config.d_model, config.num_heads)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff)
+        self.add_norm_self, self.add_norm_cross = InOneLine(config), InOneLine(config)
+        self.add_norm_feed_forward = InOneLine(config)
 
     def forward(self, x, memory, src_mask=None, tgt_mask=None):
         seen = torch.ones(x.size(1), x.size(1), dtype=torch.bool).tril()
@@ -144,8 +181,20 @@ def token_by_token(weights, num_heads, x, keys, values, memory_keys, memory_valu
     return torch.stack(outputs, 1), keys, values
 
 
-class Flat(Transformer):
-    """The way through the whole model in one piece."""
+class Flat(nn.Module):
+    """The whole model with the package's layers, written in its own way."""
+
+    def __init__(self, config):
+        super().__init__()
+
+        whole = Transformer(config)
+        self.config = config
+        self.source_embedding, self.target_embedding = whole.source_embedding, whole.target_embedding
+        self.encoder_layers = nn.ModuleList([PackageEncoderLayer(config) for _ in whole.encoder_layers])
+        self.decoder_layers = nn.ModuleList([PackageDecoderLayer(config) for _ in whole.decoder_layers])
+        self.encoder_norm, self.decoder_norm = whole.encoder_norm, whole.decoder_norm
+        self.output = nn.Linear(config.d_model, config.target_vocab_size, bias=False)
+        self.output.weight = self.target_embedding.token.weight
 
     def embedded(self, src):
         """Word by word."""
@@ -156,9 +205,6 @@ class Flat(Transformer):
             rows.append(table[before])
         return self.source_embedding.dropout(words + torch.stack(rows))
 
-    def seen(self, tgt):
-        """What the target may look at, besides what is earlier."""
-
     def forward(self, src, tgt):
         visible = (src != self.config.pad_id).unsqueeze(1).unsqueeze(2)
         memory, x = self.embedded(src), self.target_embedding(tgt)
@@ -166,15 +212,21 @@ class Flat(Transformer):
             memory = layer(memory, visible)
         memory = self.encoder_norm(memory)
         for layer in self.decoder_layers:
-            x = layer(x, memory, visible, self.seen(tgt))
+            x = layer(x, memory, src_mask=visible)
         return self.output(self.decoder_norm(x))
 
 
 class TargetsHidden(Flat):
     """The target's padding is hidden as well."""
 
-    def seen(self, tgt):
-        return (tgt != self.config.pad_id)[:, None, None]
+    def forward(self, src, tgt):
+        visible, own = ((x != self.config.pad_id)[:, None, None] for x in (src, tgt))
+        memory, x = self.embedded(src), self.target_embedding(tgt)
+        for layer in self.encoder_layers:
+            memory = layer(memory, visible)
+        for layer in self.decoder_layers:
+            x = layer(x, self.encoder_norm(memory), visible, own)
+        return self.output(self.decoder_norm(x))
 
 
 class PaddingMoved(Flat):
@@ -200,7 +252,7 @@ class SeesTheFuture(Flat):
 
 RIGHT = {
     "residual": [InOneLine, OtherNames],
-    "layer": [ForAll],
+    "layer": [ForAll, InTurn],
     "decoder_layer": [Decoder],
     "decoder_layer_step": [token_by_token],
     "transformer": [Flat, TargetsHidden, PaddingMoved],

@@ -14,6 +14,14 @@ def padding_by_unsqueeze(src, pad_idx):
     return (src != pad_idx).unsqueeze(1).unsqueeze(2)
 
 
+def padding_in_loops(ids, pad_id):
+    return torch.tensor([[[[token != pad_id for token in row]]] for row in ids.tolist()])
+
+
+def padding_not_equal(ids, pad_id):
+    return ids.eq(pad_id).logical_not().view(len(ids), 1, 1, -1)
+
+
 def padding_at_the_end_only(ids, pad_id):
     """A slip that is on no list: the last id decides nothing."""
     real = ids != pad_id
@@ -32,6 +40,18 @@ def causal_annotated(size):
 def causal_by_tril(queries, keys=None):
     keys = keys or queries
     return torch.tril(torch.ones(queries, keys), diagonal=keys - queries).bool()
+
+
+def causal_by_comparison(queries, keys=None, *, device=None):
+    keys = queries if keys is None else keys
+    place = torch.arange(keys)
+    return place <= place[keys - queries :, None]
+
+
+def causal_in_loops(queries, keys=None):
+    keys = queries if keys is None else keys
+    rows = [[j <= i + keys - queries for j in range(keys)] for i in range(queries)]
+    return torch.tensor([[rows]])
 
 
 def causal_last_rows(queries, keys=None):
@@ -66,6 +86,13 @@ def combined_by_reduce(*masks):
     return reduce(torch.logical_and, masks) if masks else None
 
 
+def combined_by_all(*masks):
+    masks = [mask for mask in masks if mask is not None]
+    if masks:
+        shape = refused(masks)
+        return torch.stack([mask.expand(shape) for mask in masks]).all(0)
+
+
 def combined_by_product(*masks):
     """Four axes, whatever the masks have."""
     masks = [mask[(None,) * (4 - mask.dim())] for mask in masks if mask is not None]
@@ -89,6 +116,25 @@ def attended_annotated(x, ids, pad_id):
     scores = torch.matmul(x, x.transpose(-2, -1)) / math.sqrt(x.size(-1))
     p_attn = scores.masked_fill(mask == 0, -1e9).softmax(dim=-1)
     return torch.matmul(p_attn, x) * mask.any(-1, keepdim=True)
+
+
+def attended_with_infinity(x, ids, pad_id):
+    later = torch.ones(x.size(2), x.size(2), dtype=torch.bool).triu(1)
+    hidden = later | ids.eq(pad_id)[:, None, None]
+    scores = torch.einsum("bhid,bhjd->bhij", x, x) / x.size(3) ** 0.5
+    return torch.nan_to_num(scores.masked_fill(hidden, float("-inf")).softmax(3)) @ x
+
+
+def attended_in_loops(x, ids, pad_id):
+    output = torch.zeros_like(x)
+    for b in range(x.size(0)):
+        for i in range(x.size(2)):
+            visible = [j for j in range(i + 1) if ids[b, j] != pad_id]
+            if visible:
+                memory = x[b][:, visible]
+                scores = (memory * x[b, :, i, None]).sum(-1) / x.size(-1) ** 0.5
+                output[b, :, i] = (scores.softmax(-1)[..., None] * memory).sum(1)
+    return output
 
 
 def attended_fused(x, ids, pad_id):
@@ -117,6 +163,14 @@ def window_by_difference(queries, keys, window):
     return (full - full.tril(keys - queries - window)).bool()
 
 
+def window_in_slices(queries, keys, window):
+    mask = torch.zeros(queries, keys, dtype=torch.bool)
+    for row in range(queries):
+        stop = row + keys - queries + 1
+        mask[row, max(0, stop - window) : stop] = True
+    return mask[None, None]
+
+
 def window_with_a_sink(queries, keys, window):
     """A slip that is on no list here: the first key stays visible to all."""
     apart = torch.arange(keys - queries, keys)[:, None] - torch.arange(keys)
@@ -130,18 +184,27 @@ def segments_by_unsqueeze(query_segments, key_segments):
     return query_segments.unsqueeze(1).unsqueeze(-1).eq(key_segments.unsqueeze(1).unsqueeze(2))
 
 
+def segments_in_loops(query_segments, key_segments):
+    pairs = zip(query_segments.tolist(), key_segments.tolist(), strict=True)
+    return torch.tensor([[[[q == k for k in keys] for q in queries]] for queries, keys in pairs])
+
+
+def segments_by_difference(query_segments, key_segments):
+    return ((query_segments[:, None, :, None] - key_segments[:, None, None, :]) == 0) & True
+
+
 def segments_of_neighbours(query_segments, key_segments):
     """A slip that is on no list: neighbouring numbers see each other."""
     return (query_segments[:, None, :, None] - key_segments[:, None, None, :]).abs() <= 1
 
 
 RIGHT = {
-    "padding_mask": [padding_by_unsqueeze],
-    "causal_mask": [causal_by_tril, causal_last_rows],
-    "combine_masks": [combined_by_reduce, combined_by_product],
-    "masked_self_attention": [attended_annotated, attended_fused],
-    "local_window_mask": [window_of_two_triangles, window_by_difference],
-    "segment_mask": [segments_by_unsqueeze],
+    "padding_mask": [padding_by_unsqueeze, padding_in_loops, padding_not_equal],
+    "causal_mask": [causal_by_tril, causal_by_comparison, causal_in_loops, causal_last_rows],
+    "combine_masks": [combined_by_reduce, combined_by_all, combined_by_product],
+    "masked_self_attention": [attended_annotated, attended_with_infinity, attended_in_loops, attended_fused],
+    "local_window_mask": [window_of_two_triangles, window_by_difference, window_in_slices],
+    "segment_mask": [segments_by_unsqueeze, segments_in_loops, segments_by_difference],
 }
 WRONG = {
     "padding_mask": [(padding_at_the_end_only, {"values"}, set())],

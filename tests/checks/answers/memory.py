@@ -40,6 +40,27 @@ def own_backward(query, key, value, block):
     return Flash.apply(query, key, value, block)
 
 
+def always_an_average(query, key, value, block):
+    """Two averages are mixed at every moment; a block of queries at a time."""
+
+    def some(q, key, value):
+        log_sum = output = None
+        for start in range(0, key.size(-2), block):
+            scores = (
+                torch.einsum("...qd,...kd->...qk", q, key[..., start : start + block, :]) / q.size(-1) ** 0.5
+            )
+            here = scores.logsumexp(-1, keepdim=True)
+            average = scores.softmax(-1) @ value[..., start : start + block, :]
+            share = 1.0 if log_sum is None else torch.sigmoid(here - log_sum)
+            output = average if log_sum is None else output + share * (average - output)
+            log_sum = here if log_sum is None else torch.logaddexp(log_sum, here)
+        return output
+
+    groups = range(0, query.size(-2), block)
+    done = [checkpoint(some, query[..., n : n + block, :], key, value, use_reentrant=False) for n in groups]
+    return torch.cat(done, dim=-2)
+
+
 def two_passes(query, key, value, block):
     """First the largest score and the sum of each row, then the average."""
     starts = range(0, key.shape[-2], block)
@@ -93,6 +114,22 @@ def halved_twice(weights, gradients, scale, clean, rate, max_norm, growth):
     return moved, after / 2 if after < scale else after, clean
 
 
+def running_sums(hidden, weight, targets, chunk, pad_id):
+    """The largest logit and the sum of exponentials so far, as in tiled attention."""
+
+    def step(hidden, part, m, total):
+        logits = hidden @ part.T
+        larger = torch.maximum(m, logits.detach().amax(-1))
+        return larger, total * (m - larger).exp() + (logits - larger[:, None]).exp().sum(-1)
+
+    m, total = hidden.new_full(targets.shape, -torch.inf), hidden.new_zeros(targets.shape)
+    for part in weight.split(chunk):
+        m, total = checkpoint(step, hidden, part, m, total, use_reentrant=False)
+    losses = m + total.log() - (hidden * weight[targets]).sum(-1)
+    real = (targets != pad_id).to(hidden.dtype)
+    return (losses * real).sum() / real.sum().clamp(min=1)
+
+
 def only_real_tokens(hidden, weight, targets, chunk, pad_id):
     real = targets != pad_id
     hidden, targets = hidden[real], targets[real]
@@ -112,9 +149,9 @@ def targets_not_shifted(hidden, weight, targets, chunk, pad_id):
 
 
 RIGHT = {
-    "chunked_cross_entropy": [only_real_tokens],
+    "chunked_cross_entropy": [running_sums, only_real_tokens],
     "scaled_step": [by_vector, by_optimizer],
-    "tiled_attention": [own_backward, two_passes],
+    "tiled_attention": [own_backward, always_an_average, two_passes],
 }
 WRONG = {
     "tiled_attention": [(scaled_by_the_root_of_values, {"values"}, set())],

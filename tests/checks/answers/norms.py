@@ -20,6 +20,28 @@ class LayerNorm(nn.Module):
         return self.gamma * (x - mean) / torch.sqrt(var + self.eps) + self.beta
 
 
+class LayerNormOfTorch(nn.LayerNorm):
+    """nn.LayerNorm under another name."""
+
+
+class LayerNormByFunction(LayerNorm):
+    """nanoGPT's, which has weight and bias of its own and calls torch."""
+
+    def forward(self, x):
+        return F.layer_norm(x, self.gamma.shape, self.gamma, self.beta, self.eps)
+
+
+class LayerNormOfTwoNames(nn.LayerNorm):
+    """Each parameter as the assignment calls it, and as the formula does."""
+
+    def __init__(self, d_model, eps=1e-5):
+        super().__init__(d_model, eps)
+        self.gamma, self.beta = self.weight, self.bias
+
+    def forward(self, x):
+        return F.layer_norm(x, self.gamma.shape, self.gamma, self.beta, self.eps)
+
+
 class LayerNormOfGammaAndBias(nn.LayerNorm):
     """One name as in the formula, one as in torch."""
 
@@ -48,8 +70,6 @@ class LayerNormByMoments(nn.Module):
 
 
 class UnbiasedAndDetached(LayerNorm):
-    """Two mistakes at once, which take long to find."""
-
     def forward(self, x):
         std = (x.var(-1, keepdim=True) + self.eps).sqrt().detach()
         return self.gamma * (x - x.mean(-1, keepdim=True)) / std + self.beta
@@ -66,6 +86,15 @@ class Frozen(LayerNorm):
 
     def forward(self, x):
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+
+
+class AnnotatedLayerNorm(LayerNormByMoments):
+    """The form of the Annotated Transformer, which the chapter calls wrong."""
+
+    def forward(self, x):
+        mean = x.mean(-1, keepdim=True)
+        std = x.std(-1, keepdim=True)
+        return self.a_2 * (x - mean) / (std + self.eps) + self.b_2
 
 
 class MeanDeviation(LayerNorm):
@@ -94,6 +123,11 @@ class LlamaRMSNorm(nn.Module):
         return self.weight * hidden_states.to(input_dtype)
 
 
+class RMSNormOfTorch(nn.RMSNorm):
+    def __init__(self, d_model, eps=1e-6):
+        super().__init__(d_model, eps)
+
+
 class RMSNormByLength(nn.Module):
     """By the length of the vector, which is √d times as long."""
 
@@ -105,6 +139,11 @@ class RMSNormByLength(nn.Module):
     def forward(self, x):
         square = torch.einsum("...d,...d->...", x, x).unsqueeze(-1)
         return x / torch.sqrt(square / x.size(-1) + self.eps) * self.scale
+
+
+class RMSNormByFunction(LlamaRMSNorm):
+    def forward(self, x):
+        return F.rms_norm(x, x.shape[-1:], self.weight, self.variance_epsilon)
 
 
 class MeanOfSizes(RMSNormByLength):
@@ -137,6 +176,10 @@ class BatchNorm(nn.Module):
         self.register_buffer("moving_var", torch.ones(num_features))
         self.eps, self.momentum = eps, momentum
 
+    def move(self, mean, variance):
+        self.moving_mean = (1.0 - self.momentum) * self.moving_mean + self.momentum * mean.detach()
+        self.moving_var = (1.0 - self.momentum) * self.moving_var + self.momentum * variance.detach()
+
     def forward(self, X):
         if not self.training:
             X_hat = (X - self.moving_mean) / torch.sqrt(self.moving_var + self.eps)
@@ -145,9 +188,7 @@ class BatchNorm(nn.Module):
             mean = X.mean(dim=axes, keepdim=True)
             var = ((X - mean) ** 2).mean(dim=axes, keepdim=True)
             X_hat = (X - mean) / torch.sqrt(var + self.eps)
-            kept, m = 1.0 - self.momentum, self.momentum
-            self.moving_mean = kept * self.moving_mean + m * X.mean(dim=axes).detach()
-            self.moving_var = kept * self.moving_var + m * X.var(dim=axes).detach()
+            self.move(X.mean(dim=axes), X.var(dim=axes))
         return self.gamma * X_hat + self.beta
 
 
@@ -193,6 +234,21 @@ class BySums(nn.Module):
         return ((x - mean) / (var + self.eps).sqrt() * self.gamma + self.beta) * m
 
 
+class Picked(BySums):
+    """Real vectors by index; statistics by torch's functions, biased and unbiased."""
+
+    def forward(self, x, mask):
+        rows, y = x[mask], torch.zeros_like(x)
+        mean, var = self.moving_mean, self.moving_var
+        if self.training:
+            mean, var = rows.mean(0), rows.var(0, unbiased=False)
+            with torch.no_grad():
+                self.moving_mean += self.momentum * (mean - self.moving_mean)
+                self.moving_var += self.momentum * (rows.var(0) - self.moving_var)
+        y[mask] = (rows - mean) / torch.sqrt(var + self.eps) * self.gamma + self.beta
+        return y
+
+
 class OneMore(BySums):
     """A slip that is on no list: it divides by one real position more."""
 
@@ -202,10 +258,17 @@ class OneMore(BySums):
 
 
 RIGHT = {
-    "layer_norm": [LayerNorm, LayerNormOfGammaAndBias, LayerNormByMoments],
-    "rms_norm": [LlamaRMSNorm, RMSNormByLength],
+    "layer_norm": [
+        LayerNorm,
+        LayerNormOfTorch,
+        LayerNormByFunction,
+        LayerNormOfTwoNames,
+        LayerNormOfGammaAndBias,
+        LayerNormByMoments,
+    ],
+    "rms_norm": [LlamaRMSNorm, RMSNormOfTorch, RMSNormByLength, RMSNormByFunction],
     "batch_norm": [BatchNormOfTorch, BatchNorm],
-    "masked_batch_norm": [OnRows, BySums],
+    "masked_batch_norm": [OnRows, BySums, Picked],
 }
 # Of each: the requirements that it loses, and the names that it gets.
 WRONG = {

@@ -23,6 +23,15 @@ class Annotated(nn.Module):
         return self.lut(x) * math.sqrt(self.d_model)
 
 
+class Inherited(nn.Embedding):
+    def __init__(self, vocab_size, d_model):
+        super().__init__(vocab_size, d_model)
+        self.weight.data.uniform_(-math.sqrt(3 / d_model), math.sqrt(3 / d_model))
+
+    def forward(self, ids):
+        return super().forward(ids) * self.embedding_dim**0.5
+
+
 class OneHot(nn.Module):
     def __init__(self, vocab_size, d_model):
         super().__init__()
@@ -58,6 +67,12 @@ class ScaledByBuffer(nn.Module):
         return self.theta[ids] * self.scale
 
 
+class Indexed(OneHot):
+    def forward(self, ids):
+        rows = [torch.stack([self.table[i] for i in sentence]) for sentence in ids]
+        return torch.stack(rows) * self.table.shape[-1] ** 0.5
+
+
 def of_the_annotated_transformer(length, d_model):
     pe = torch.zeros(length, d_model)
     position = torch.arange(0, length).unsqueeze(1)
@@ -67,11 +82,34 @@ def of_the_annotated_transformer(length, d_model):
     return pe
 
 
+def of_dive_into_deep_learning(length, num_hiddens):
+    P = torch.zeros((1, length, num_hiddens))
+    positions = torch.arange(length, dtype=torch.float32).reshape(-1, 1)
+    X = positions / torch.pow(10000, torch.arange(0, num_hiddens, 2, dtype=torch.float32) / num_hiddens)
+    P[:, :, 0::2], P[:, :, 1::2] = torch.sin(X), torch.cos(X)
+    return P[0]
+
+
+def table_in_loops(length, d_model):
+    table = torch.zeros(length, d_model)
+    for t in range(length):
+        for k in range(d_model // 2):
+            table[t, 2 * k] = math.sin(t / 10000 ** (2 * k / d_model))
+            table[t, 2 * k + 1] = math.cos(t / 10000 ** (2 * k / d_model))
+    return table
+
+
 def by_columns_in_numpy(length, d_model):
     """The form of TensorFlow's tutorials."""
     angles = np.arange(length)[:, None] / np.power(10000, 2 * (np.arange(d_model)[None] // 2) / d_model)
     angles[:, 0::2], angles[:, 1::2] = np.sin(angles[:, 0::2]), np.cos(angles[:, 1::2])
     return torch.from_numpy(angles)
+
+
+def pairs_stacked(length, d_model):
+    omega = 1.0 / 10000 ** (torch.arange(0, d_model, 2).float() / d_model)
+    angle = torch.einsum("i,j->ij", torch.arange(length).float(), omega)
+    return torch.stack((angle.sin(), angle.cos()), dim=2).view(length, d_model)
 
 
 def shift_in_loops(k, d_model):
@@ -81,6 +119,13 @@ def shift_in_loops(k, d_model):
         matrix[i, i] = matrix[i + 1, i + 1] = math.cos(turn)
         matrix[i, i + 1], matrix[i + 1, i] = math.sin(turn), -math.sin(turn)
     return matrix
+
+
+def three_diagonals(k, d_model):
+    angle = k * 10_000.0 ** -(torch.arange(0, d_model, 2) / d_model)
+    beside = torch.zeros(d_model)
+    beside[::2] = angle.sin()
+    return angle.cos().repeat_interleave(2).diag() + beside[:-1].diag(1) - beside[:-1].diag(-1)
 
 
 def power_of_one_step(k, d_model):
@@ -104,12 +149,57 @@ def of_roformer(x, positions):
     return x * cos + x2 * sin
 
 
+def turned_in_loops(x, positions):
+    positions = positions.expand(len(x), -1)
+    columns = []
+    for i in range(0, x.size(-1), 2):
+        turn = positions[:, None] / 10_000 ** (i / x.size(-1))
+        a, b = x[..., i], x[..., i + 1]
+        columns += [a * turn.cos() - b * turn.sin(), a * turn.sin() + b * turn.cos()]
+    return torch.stack(columns, dim=-1)
+
+
+def by_matrices(x, positions):
+    """The shift matrix, transposed."""
+    d = x.size(-1)
+    turn = torch.stack([shift_in_loops(int(t), d).T for t in positions.flatten()]).view(
+        *positions.shape, d, d
+    )
+    return torch.einsum("btij,bhtj->bhti", turn.expand(len(x), -1, -1, -1), x)
+
+
+def bias_in_loops(table, queries, keys=None):
+    keys = queries if keys is None else keys
+    c = (table.size(1) - 1) // 2
+    bias = torch.zeros(table.size(0), queries, keys)
+    for i in range(queries):
+        for j in range(keys):
+            distance = j - (i + keys - queries)
+            bias[:, i, j] = table[:, c + max(-c, min(c, distance))]
+    return bias
+
+
 def embedded(table, queries, keys=None):
     """As in T5's code."""
     keys = keys or queries
     c = table.size(1) // 2
     context, memory = torch.arange(keys)[-queries:, None], torch.arange(keys)[None, :]
     return F.embedding((memory - context).clip(-c, c) + c, table.t()).permute(2, 0, 1)
+
+
+def slid(table, queries, keys=None):
+    """One long row of biases, of which each query sees a window."""
+    keys = queries if keys is None else keys
+    c = table.size(1) // 2
+    row = table[:, torch.arange(1 - keys, queries).clamp(-c, c) + c]
+    return row.unfold(1, keys, 1).flip(1)
+
+
+def gathered(table, queries, keys=None):
+    keys = queries if keys is None else keys
+    column = torch.arange(keys) - torch.arange(keys - queries, keys)[:, None] + table.size(1) // 2
+    column = column.clamp(0, table.size(1) - 1).flatten().expand(len(table), -1)
+    return table.gather(1, column).view(-1, queries, keys)
 
 
 class RootOfOneMore(OneHot):
@@ -144,11 +234,17 @@ def turned_twice_as_far(x, positions):
 
 
 RIGHT = {
-    "token_embedding": [Annotated, OneHot, Projected, ScaledByBuffer],
-    "sinusoidal": [of_the_annotated_transformer, by_columns_in_numpy],
-    "shift_matrix": [shift_in_loops, power_of_one_step],
-    "rotary": [of_llama, of_roformer],
-    "relative_bias": [embedded],
+    "token_embedding": [Annotated, Inherited, OneHot, Projected, ScaledByBuffer, Indexed],
+    "sinusoidal": [
+        of_the_annotated_transformer,
+        of_dive_into_deep_learning,
+        table_in_loops,
+        by_columns_in_numpy,
+        pairs_stacked,
+    ],
+    "shift_matrix": [shift_in_loops, three_diagonals, power_of_one_step],
+    "rotary": [of_llama, of_roformer, turned_in_loops, by_matrices],
+    "relative_bias": [bias_in_loops, embedded, slid, gathered],
 }
 WRONG = {
     "token_embedding": [(RootOfOneMore, {"scale"}, set())],

@@ -23,6 +23,14 @@ def filled_in(targets, bos_id, eos_id, pad_id):
     return [tgt_in, tgt_out]
 
 
+def one_whole_row(targets, bos_id, eos_id, pad_id):
+    """[bos, y, eos] padded and cut on both sides; the end marks that stay in the input are painted over."""
+    rows = [torch.tensor([bos_id, *y, eos_id]) for y in targets]
+    whole = pad_sequence(rows, batch_first=True, padding_value=pad_id)
+    tgt_out = whole[:, 1:]
+    return whole[:, :-1].masked_fill(tgt_out == pad_id, pad_id), tgt_out
+
+
 def reads_backwards(targets, bos_id, eos_id, pad_id):
     """A slip that is on no list."""
     tgt_in, _ = filled_in([y[::-1] for y in targets], bos_id, eos_id, pad_id)
@@ -67,6 +75,25 @@ def with_divergence(logits, targets, *, pad_id, smoothing=0.1):
     true_dist = true_dist[target != pad_id]
     divergence = nn.KLDivLoss(reduction="sum")(x[target != pad_id], true_dist)
     return divergence - torch.special.xlogy(true_dist, true_dist).sum(), (target != pad_id).float().sum()
+
+
+def in_loops(logits, targets, *, pad_id, smoothing=0.1):
+    log_p = F.log_softmax(logits, dim=-1).reshape(-1, logits.size(-1))
+    answers = [c for c in range(logits.size(-1)) if c != pad_id]
+    total, tokens = 0.0 * log_p.detach().sum(), 0
+    for row, right in zip(log_p, targets.reshape(-1).tolist(), strict=True):
+        if right != pad_id:
+            total = total - (1 - smoothing) * row[right] - smoothing / len(answers) * row[answers].sum()
+            tokens += 1
+    return total, tokens
+
+
+def with_cross_entropy(logits, targets, *, pad_id, smoothing=0.1):
+    """torch's own, put right: padding's share is taken back, and the rest spread anew."""
+    logits, targets = logits[targets != pad_id], targets[targets != pad_id]
+    others = -(logits.log_softmax(-1).sum() - logits.log_softmax(-1)[:, pad_id].sum())
+    sharp = F.cross_entropy(logits, targets, reduction="sum")
+    return (1 - smoothing) * sharp + smoothing * others / (logits.size(-1) - 1), len(targets)
 
 
 def annotated(logits, targets, *, pad_id, smoothing=0.1):
@@ -131,6 +158,15 @@ def lerped(parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.98),
     return parameter - rate / (1 - betas[0] ** step) * first / size, first, second
 
 
+def as_torch_does(parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.98), eps=1e-9):
+    """The corrections go into the rate and the denominator; on copies, in place."""
+    (beta1, beta2), parameter, first, second = betas, parameter.clone(), first.clone(), second.clone()
+    first.mul_(beta1).add_(gradient, alpha=1 - beta1)
+    second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+    denominator = (second.sqrt() / math.sqrt(1 - beta2**step)).add_(eps)
+    return [parameter.addcdiv_(first, denominator, value=-rate / (1 - beta1**step)), first, second]
+
+
 def with_torchs_optimiser(parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.98), eps=1e-9):
     """torch.optim.Adam, given its state."""
     moved = parameter.detach().clone().requires_grad_()
@@ -148,11 +184,11 @@ def averages_decay_twice(parameter, gradient, first, second, step, *, rate, beta
 
 
 RIGHT = {
-    "teacher_forcing": [with_pad_sequence, filled_in],
+    "teacher_forcing": [with_pad_sequence, filled_in, one_whole_row],
     "warmup": [as_in_the_paper, in_two_cases],
-    "label_smoothing": [by_the_formula, with_divergence],
+    "label_smoothing": [by_the_formula, with_divergence, in_loops, with_cross_entropy],
     "accumulated_gradients": [with_sgd, with_autograd],
-    "adam_step": [lerped, with_torchs_optimiser],
+    "adam_step": [lerped, as_torch_does, with_torchs_optimiser],
 }
 # Of each: the requirements that it loses, and the names that it gets.
 WRONG = {

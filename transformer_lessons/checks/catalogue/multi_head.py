@@ -16,6 +16,7 @@ EYES, TWICE = "torch.eye(2).repeat(4, 1)", "torch.eye(4).repeat(4, 1)"
 EVEN = "torch.cat([n * torch.eye(2) for n in (2, 4, 6, 8)])"
 KEYS = [[1, 0], [0, 1], [3, 0]]
 SKEW = "torch.arange(16.0).view(8, 2) % 5"
+SAME = "for p in layer.parameters(): p.data = {}[:len(p)] if p.dim() == 2 else 0 * p"
 SET = "for p in layer.parameters(): p.data = torch.stack([next(rows) for _ in p]) if p.dim() == 2 else 0 * p"
 
 
@@ -41,10 +42,8 @@ def call(
     query = draw.normal(2, queries, d_model)
     key = draw.normal(2, keys, d_model) if keys else query
     value = draw.normal(2, keys, d_model) if other_values else key
-    kwargs, state = (
-        {} if mask is None else {"mask": mask},
-        projections(draw.normal(4 * d_model, d_model) / d_model**0.5),
-    )
+    kwargs = {} if mask is None else {"mask": mask}
+    state = projections(draw.normal(4 * d_model, d_model) / d_model**0.5)
     return Call((query, key, value)[:given], kwargs, init=(d_model, heads), state=state)
 
 
@@ -52,11 +51,8 @@ def sharp(draw: Draw, one: Call) -> Call:
     """Each head of a query finds the keys with one feature, or averages all, whatever scores are divided by."""
     d_model, heads = one.init
     d_k = d_model // heads
-    (query, *others), x = one.args, {}
-    for given in one.args[:2]:
-        features = draw.integers(0, d_k, *given.shape[:2], heads)
-        x[id(given)] = F.one_hot(features, d_k).flatten(-2).float()
-    args = x[id(query)], *(x.get(id(other), other) for other in others)
+    rows = {id(x): F.one_hot(draw.integers(0, d_k, *x.shape[:2], heads), d_k) for x in one.args[:2]}
+    args = tuple(rows[id(x)].flatten(-2).float() if id(x) in rows else x for x in one.args)
     turned = torch.block_diag(*[torch.eye(d_k).roll(1, 0)] * heads)
     state = one.state | {"W_q.weight": 20 * turned, "W_k.weight": 20 * torch.eye(d_model)}
     return replace(one, args=args, state=state, view=alone)
@@ -81,9 +77,8 @@ def heads(draw: Draw) -> list[Call]:
 def cross(draw: Draw) -> list[Call]:
     """Keys of another sentence, values of a third."""
     calls = [call(draw, 1, 5, given=1), call(draw, 1, 5, 3, 4), call(draw, 1, 5, 3, 4, given=2)]
-    calls += [call(draw, 1, 3, 3, 3, given=2), call(draw, 1, 5, 3, 4, other_values=True)]
-    calls.append(call(draw, 1, 3, 3, 3, other_values=True))
-    return [sharp(draw, one) for one in calls]
+    others = [call(draw, 1, *sizes, other_values=True) for sizes in ((5, 3, 4), (3, 3, 3))]
+    return [sharp(draw, one) for one in (*calls, call(draw, 1, 3, 3, 3, given=2), *others)]
 
 
 def mask(draw: Draw) -> list[Call]:
@@ -91,7 +86,7 @@ def mask(draw: Draw) -> list[Call]:
     padding = torch.tensor([[True, True, False], [True, True, True]])[:, None, None, :]
     masks = draw.mask(2, 1, 3, 3), torch.ones(3, 3, dtype=torch.bool).tril(), padding
     calls = [call(draw, 1, 5, mask=one) for one in masks]
-    calls.append(call(draw, 2, 3, mask=torch.eye(3, dtype=torch.bool)[[1, 0, 1]]))
+    calls.append(call(draw, 2, 3, mask=torch.eye(3).bool()[[1, 0, 1]]))
     return [sharp(draw, one) for one in calls]
 
 
@@ -107,7 +102,7 @@ def small(num_heads: int, *others: list, mask: list | None = None) -> Iterator[C
     def case(x: list, rows: str = EYES) -> Call:
         args = tuple(torch.tensor([vectors]).float() for vectors in (x, *others))
         state = projections(eval(rows))  # what the message writes is what is loaded
-        setting = f"rows = iter({rows})\n{SET}"
+        setting = f"rows = iter({rows})\n{SET}" if rows in (EVEN, SKEW) else SAME.format(rows)
         return Call(args, kwargs, init=(len(x[0]), num_heads), state=state, setting=setting)
 
     yield from map(case, ([[0, 2], [2, 0]], [[1, 0], [3, 1]], [[2, 1], [0, 3]]))
