@@ -91,7 +91,9 @@ def plain(folder: Path, notebooks: list[nbformat.NotebookNode]) -> dict:
 
 def main() -> None:
     """Measure, print, and write the record."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.throughput", description=__doc__.split("\n")[0]
+    )
     parser.add_argument("--most", type=int, default=LARGEST, metavar="N", help="a smaller class, to try it")
     most = parser.parse_args().most
     logging.getLogger("traitlets").setLevel(logging.ERROR)
