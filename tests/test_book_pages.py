@@ -106,6 +106,10 @@ def test_the_chinese_page_lists_every_chapter():
     assert linked == [path.stem for path in chapters()]
 
 
+def test_the_page_for_instructors_is_short():
+    assert len(page("instructors.md").split()) <= 1500
+
+
 # ---- References
 
 WORKS = parse_file(str(BOOK / "references.bib")).entries

@@ -1,5 +1,6 @@
 """Chapter 0's drawing: its numbers are those of the model, each step run by itself, and keys can work it."""
 
+import gzip
 import json
 import re
 
@@ -54,8 +55,9 @@ def test_a_row_is_what_the_model_computes_when_it_is_the_last(n):
             torch.testing.assert_close(one[name][k, : len(weights)], weights, atol=1e-5, rtol=1e-4)
 
 
-def test_the_page_shows_these_numbers():
+def test_the_page_shows_these_numbers_and_is_light():
     script = live_data.script("one_page")
+    assert len(gzip.compress(script.encode())) < 60_000
     for run in json.loads(re.search(r"lessons.onePage = (.*);", script)[1])["runs"]:
         one = one_page.run(run["n"])
         for k, best in enumerate(one["best"]):
