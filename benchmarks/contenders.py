@@ -7,6 +7,7 @@ from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +19,9 @@ from transformer_lessons.data.batches import Batch, Batches, TokenBatches
 from transformer_lessons.data.vocabulary import Vocabulary
 from transformer_lessons.embeddings import TransformerEmbedding
 from transformer_lessons.encodings import SinusoidalEncoding
+from transformer_lessons.fast import products
 from transformer_lessons.fast.cpu_steps import product
+from transformer_lessons.fast.products import across_rows, linear
 from transformer_lessons.masks import padding_mask
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import Trainer, TrainingConfig
@@ -136,6 +139,16 @@ def our_steps(batches: Batches | TokenBatches, config: TransformerConfig, *, dev
     return step
 
 
+def by_mkl(step: Step) -> Step:
+    """Ours with all products by PyTorch's usual way, as on processors that MKL gives its best code."""
+
+    def same_step() -> int:
+        with patch.object(products, "MKL_HOLDS_BACK", False):
+            return step()
+
+    return same_step
+
+
 def products_alone(batch: Batch, config: TransformerConfig) -> Step:
     """The products of a step's matrices, forward and back, and its attention: no norms, loss or optimiser.
 
@@ -152,9 +165,9 @@ def products_alone(batch: Batch, config: TransformerConfig) -> Step:
     def step() -> int:
         for weight in weights:
             gradient, x = (vectors[width] for width in weight.shape)
-            F.linear(x, weight)
-            gradient @ weight
-            gradient.T @ x
+            linear(x, weight)
+            linear(gradient, weight.T)
+            across_rows(gradient, x) if products.is_slow(x, weight) else gradient.T @ x
         for is_causal, times in ((False, sum(layers)), (True, layers[1])):
             for _ in range(times):
                 output = F.scaled_dot_product_attention(*qkv, is_causal=is_causal)
@@ -241,12 +254,12 @@ def decoding_products(model: Transformer, rows: int, length: int) -> Step:
         if isinstance(module, nn.Linear) and not name.endswith(("cross_attention.W_k", "cross_attention.W_v"))
     ]
     vectors = {one.in_features: torch.randn(rows, one.in_features) for one in linears}
-    products = [(product(one, rows=rows), vectors[one.in_features]) for one in linears]
+    maps = [(product(one, rows=rows), vectors[one.in_features]) for one in linears]
 
     @torch.no_grad()
     def multiply() -> int:
         for _ in range(length):
-            for multiply_by, x in products:
+            for multiply_by, x in maps:
                 multiply_by(x)
         return rows * length
 

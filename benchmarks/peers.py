@@ -23,6 +23,7 @@ from benchmarks.contenders import (
     Marian,
     Same,
     by_ctranslate2,
+    by_mkl,
     decoding_products,
     our_steps,
     peer_steps,
@@ -76,7 +77,9 @@ def on_full_batches(config: TransformerConfig, rows: int, length: int, rounds: i
     peers = {name: make for name, make in PEERS.items() if is_cpu or "eager" not in name}
     steps = {OURS: our_steps(batches, config, device=device)}
     steps |= {name: peer_steps(make(config), batches, device=device) for name, make in peers.items()}
-    steps |= {"products": products_alone(batches.batch, config)} if is_cpu else {}
+    if is_cpu:
+        steps["ours, by MKL"] = by_mkl(our_steps(batches, config))
+        steps["products"] = products_alone(batches.batch, config)
     steps["matrices"] = matrices() if is_cpu else matrices(8192, device=device, dtype=torch.bfloat16)
     speeds = interleave(steps, rounds, 2 if is_cpu else 10)
     rates, tokens = speeds.pop("matrices"), real_tokens(batches.batch)

@@ -171,7 +171,7 @@ REFERENCE = "reference", "reference_rooms"
 # What commands run.
 UNLISTED = """
 __main__ oracles checks.catalogue
-tools.cli tools.doctor tools.submission trainer.runs trainer.configs data.libraries
+tools.cli tools.submission trainer.runs trainer.configs data.libraries
 """.split()
 
 

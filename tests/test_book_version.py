@@ -18,8 +18,8 @@ def test_every_place_says_this_version_where_it_will_be_replaced():
         assert paths, place
         search = place["search"].format(current_version=__version__)
         pattern = search if place.get("regex") else re.escape(search)
-        for path in paths:
-            assert re.search(pattern, path.read_text(encoding="utf-8"), re.MULTILINE), (path, search)
+        missing = [p for p in paths if not re.search(pattern, p.read_text(encoding="utf-8"), re.MULTILINE)]
+        assert not missing or (place.get("ignore_missing_version") and len(missing) < len(paths)), missing
 
 
 def test_the_citation_and_the_changelog_agree():

@@ -20,7 +20,7 @@ from transformer_lessons.fast import decoding as fast_decoding
 from transformer_lessons.fast.kernels import FusedMultiHeadAttention
 from transformer_lessons.oracles import Case
 from transformer_lessons.oracles.measure import Deviation
-from transformer_lessons.tools import cli, doctor
+from transformer_lessons.tools import cli
 from transformer_lessons.trainer import Trainer, configs, distributed, runs
 from transformer_lessons.trainer.checkpoints import load_model
 from transformer_lessons.trainer.config import TrainingConfig
@@ -357,7 +357,7 @@ def test_doctor(lessons, monkeypatch):
     assert facts["torch"] == torch.__version__
     assert facts["numpy"] == version("numpy")
     assert facts["trained model"] == "421 is vierhunderteinundzwanzig"
-    monkeypatch.setattr(doctor, "translations", lambda *_: ["zwölf"])
+    monkeypatch.setattr(cli, "translations", lambda *_: ["zwölf"])
     assert "421 is zwölf, which is wrong\nsomething is wrong with this installation\n" in lessons("doctor")[1]
 
 

@@ -107,11 +107,7 @@ def test_the_table_of_tasks_adds_up_and_is_what_the_tasks_announce(master):
     announced = re.findall(r"^(\d+) points · (?:easy|medium|hard) · \d+ minutes", text, re.M)
     assert [float(number) for number in announced] == points
     assert sum(points) == sum((worth(notebook, "code") | worth(notebook, "markdown")).values())
-    assert 30 <= sum(points) <= 36
-    assert 5 <= len(points) <= 7
     assert {"easy", "medium", "hard"} >= {task["difficulty"] for task in tasks}
-    assert {"predict", "debug", "experiment", "explain"} <= {task["kind"] for task in tasks}
-    assert 120 <= sum(int(task["minutes"]) for task in tasks) <= 190
     assert text.count("<details>") == text.count("</details>")
 
 

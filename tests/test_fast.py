@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from conftest import assert_close, assert_same_function
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests import models
@@ -16,7 +17,7 @@ from tests.models import new_model, sentences
 from transformer_lessons import decoding
 from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
 from transformer_lessons.data.batches import Batch, make_batch
-from transformer_lessons.fast import accelerate, losses, plain
+from transformer_lessons.fast import accelerate, losses, plain, products
 from transformer_lessons.fast.cpu_steps import CPUSteps
 from transformer_lessons.fast.decoding import beam, greedy, steps_of
 from transformer_lessons.fast.decoding_steps import Steps
@@ -101,6 +102,46 @@ def test_values_that_are_given_without_keys_are_used():
     attention, (x, v) = MultiHeadAttention(15, 3).double(), torch.randn(2, 2, 11, 15, dtype=torch.float64)
     expected = attention(x, value=v)
     assert_close(accelerate(attention)(x, value=v), expected)
+
+
+@pytest.fixture
+def by_onednn(monkeypatch):
+    """All products that can be are oneDNN's, as large ones are on some processors; those that were."""
+    if not torch.backends.mkldnn.is_available():
+        pytest.skip("this PyTorch has no oneDNN")
+    calls, multiply = [], products.by_onednn
+    monkeypatch.setattr(products, "MKL_HOLDS_BACK", True)
+    monkeypatch.setattr(products, "MUCH", 1)
+    monkeypatch.setattr(products, "by_onednn", lambda *x: calls.append(x) or multiply(*x))
+    return calls
+
+
+@pytest.mark.parametrize("width", [5, 13])
+@pytest.mark.parametrize("shape", [(7, 11), (2, 3, 11)], ids=str)
+def test_products_by_onednn(by_onednn, shape, width):
+    x, weight, bias = torch.randn(shape[::-1]).mT.reshape(shape), torch.randn(width, 11), torch.randn(width)
+    assert_same_function(products.linear, F.linear, x, weight, bias)
+    assert len(by_onednn) == 3, "the product, and those of two gradients"
+    vector, wide = torch.randn(11), torch.randn(7, 11, dtype=torch.float64)
+    for one in (vector, wide):
+        assert_close(products.linear(one, weight.to(one.dtype)), F.linear(one, weight.to(one.dtype)))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert products.linear(x, weight).dtype == torch.bfloat16
+    with FakeTensorMode() as mode:  # the page about costs counts PyTorch's bytes, on every machine
+        products.linear(mode.from_tensor(x), mode.from_tensor(weight))
+    assert len(by_onednn) == 3, "of one vector, other types, autocast and no numbers: PyTorch's"
+
+
+@CHANGES
+def test_a_training_step_by_onednn(by_onednn, changes):
+    model, batch = new_model(torch.float32, **changes), make_batch(some_pairs())
+    exact = copy.deepcopy(model).double()
+    loss, *_ = batch_loss(accelerate(model), batch, 0.1)
+    expected, _ = label_smoothed_loss(exact(batch.src, batch.tgt_in), batch.tgt_out, pad_id=0)
+    assert by_onednn
+    assert_close(loss.double(), expected, tolerance=1e-5)
+    theirs = gradients(exact, expected)
+    assert_same([one.double() for one in gradients(model, loss)], theirs, tolerance=1e-5)
 
 
 class Adapter(nn.Linear):
@@ -393,10 +434,11 @@ def test_int8_rounds_each_row_of_weights_and_each_vector_by_itself(bias):
     [
         lambda model: setattr(model.decoder_layers[1].cross_attention, "W_o", Adapter(15, 15)),
         lambda model: model.decoder_layers[0].add_norm_self.register_forward_hook(lambda *_: None),
+        lambda model: model.output.register_full_backward_hook(lambda *_: None),
         lambda model: setattr(model.decoder_layers[1].self_attention, "attention", rotary_attention),
         lambda model: model.double(),
     ],
-    ids=["adapter", "hook", "attention", "float64"],
+    ids=["adapter", "hook", "backward hook", "attention", "float64"],
 )
 def test_only_what_is_known_takes_steps_on_a_cpu(change):
     model, src = new_model().float().eval(), torch.tensor([[3, 4], [5, 0]])

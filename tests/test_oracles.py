@@ -28,7 +28,7 @@ def test_the_oracles_are_of_several_kinds():
     canon = "encodings embeddings norms attention feed_forward losses schedule layers model decoding"
     assert {case.component.split(".")[0] for case in cases()} == {*canon.split(), "fast", "variants"}
     assert {case.oracle.startswith("transformers ") for case in cases()} == {False, True}
-    assert len({case.name for case in cases()}) == len(cases()) == 54
+    assert len({case.name for case in cases()}) == len(cases()) == 53
 
 
 # --- The measure itself

@@ -9,6 +9,7 @@ import re
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pooch
 import pytest
@@ -21,11 +22,17 @@ from transformer_lessons.data import multi30k
 from transformer_lessons.data.number_words import english, english_tokens, german, german_tokens
 from transformer_lessons.fast import decoding as fast_decoding
 from transformer_lessons.schedule import warmup_inverse_sqrt
-from transformer_lessons.trainer import TrainingConfig, average_checkpoints, configs, evaluation, snapshots
+from transformer_lessons.trainer import (
+    TrainingConfig,
+    average_checkpoints,
+    configs,
+    evaluation,
+    snapshots,
+    tasks,
+)
 from transformer_lessons.trainer.checkpoints import load_model
 from transformer_lessons.trainer.runs import changed_by
-from transformer_lessons.trainer.tasks import NumberWords
-from transformer_lessons.trainer.text_tasks import MULTI30K, WMT14
+from transformer_lessons.trainer.tasks import MULTI30K, TASKS, WMT14, NumberWords
 
 SIZES = {"d_model": 32, "num_heads": 2, "d_ff": 32, "num_encoder_layers": 1, "num_decoder_layers": 1}
 TRAINING = {"steps": 6, "tokens": 300, "warmup_steps": 2, "checkpoint_every": 2}
@@ -209,11 +216,14 @@ def test_a_task_by_name_from_the_first_step_to_a_translation(captions, lessons, 
     monkeypatch.setattr(fast_decoding, "greedy", noted)
     code, out, _ = lessons("train", "--config", "small.json")
     assert code == 0
-    assert re.search(r" on 7 pairs of test\S* and test\S*, en-de\n$", out)
+    assert re.search(r" on 7 pairs of val\S* and val\S*, en-de\n$", out)
     model, source, target = load_model(captions / "runs" / task)
     assert source is target
     mean = average_checkpoints(snapshots(captions / "runs" / task))  # §6.1
     assert all(torch.equal(mean[name], tensor) for name, tensor in model.state_dict().items())
+    assert re.search(
+        r" on 7 pairs of test\S* and test\S*, en-de\n", lessons("evaluate", "--model", f"runs/{task}")[1]
+    )
     assert lessons("translate", "--model", f"runs/{task}", "seven")[0] == 0
     most = [width + 50 if task == "wmt14" else 128 for width, _ in asked]  # §6.1
     assert [length for _, length in asked] == most
@@ -296,18 +306,22 @@ def test_many_sentences_are_translated_in_batches_of_like_lengths(monkeypatch):
 
 
 @pytest.mark.usefixtures("no_shape_checks")
-@pytest.mark.parametrize("tokenize", ["13a", "char"])
-def test_bleu_is_sacrebleus(monkeypatch, tokenize):
-    expected = [f"Ein Hund Nummer {n} rennt durch den Schnee. " * n for n in (3, 1, 4, 2, 5)]
+@pytest.mark.parametrize(("language", "tokenize"), [("de", "13a"), ("ja", "char")])
+def test_bleu_is_sacrebleus(tmp_path, monkeypatch, language, tokenize):
+    expected = [" ".join([f"Ein Hund Nummer {n} rennt durch den Schnee."] * n) for n in (3, 1, 4, 2, 5)]
     got, asked = [text.replace("Ein", "ein").replace("5", "6") for text in expected], []
 
     def known(model, source, target, texts, *, beam_size, extra_tokens):
         asked.append((beam_size, extra_tokens))
         return [got[expected.index(text)] for text in texts]
 
-    monkeypatch.setattr(evaluation, "translate", known)
-    how = {"beam_size": 3, "extra_tokens": 7, "tokenize": tokenize}
-    result = evaluation.evaluate_bleu(None, None, None, [(text, text) for text in expected], **how)
+    monkeypatch.setattr(tasks, "translate", known)
+    write(tmp_path / "a.en", expected)
+    write(tmp_path / f"a.{language}", expected)
+    files = [str(tmp_path / "a.en"), str(tmp_path / f"a.{language}")]
+    task = replace(TASKS["text"], source=files[0], target=files[1], extra_tokens=7)
+    model = SimpleNamespace(config=SimpleNamespace(max_length=1_000))
+    result = task.evaluate(model, SimpleNamespace(encode=str.split), None, 3, files)
     assert asked == [(3, 7)]
     for name in ("bleu", "bleu_lowercase"):
         right = sacrebleu.corpus_bleu(got, [expected], lowercase=name != "bleu", tokenize=tokenize)

@@ -5,7 +5,6 @@ of what. It needs ``pip install "transformer-lessons[text]"``.
 """
 
 import gzip
-import hashlib
 import math
 import os
 import sys
@@ -19,6 +18,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from transformer_lessons.data.encoded import EncodedPairs, Pair
+from transformer_lessons.data.files import digest
 from transformer_lessons.data.libraries import library
 from transformer_lessons.data.subwords import Subwords
 
@@ -76,9 +76,7 @@ class Corpus:
 
     @cached_property
     def held_out(self) -> list[TextPair]:
-        """What is tested on."""
-        if self.test:
-            return list(aligned(*self.test))
+        """What is tested on, if there are no files for it."""
         count = sum(1 for _ in aligned(self.source, self.target))
         every = max(20, math.ceil(count / 1_000))
         return list(islice(aligned(self.source, self.target), 0, None, every))
@@ -117,7 +115,7 @@ class Corpus:
             for chunk in in_chunks(self._with_progress("to encode it"), CHUNK):
                 yield from zip(*(joint.encode_all(side) for side in zip(*chunk, strict=True)), strict=True)
 
-        name = f"ids-{_digest(joint.tokenizer.to_str())}.pt"
+        name = f"ids-{digest(joint.tokenizer.to_str())}.pt"
         return EncodedPairs.load(self._cached(name, lambda path: EncodedPairs.of(encode()).save(path)))
 
     def _with_progress(self, why: str) -> Iterator[TextPair]:
@@ -128,7 +126,7 @@ class Corpus:
 
     def _cached(self, name: str, make: Callable[[Path], None]) -> Path:
         """A file in the cache. The lock is the system's: a process that is killed leaves it open."""
-        path = cache() / "corpora" / _digest(self.fingerprint) / name
+        path = cache() / "corpora" / digest(self.fingerprint) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         with library("filelock", extra="text").FileLock(f"{path}.lock"):
             if not path.exists():
@@ -148,7 +146,3 @@ def named(*names: str) -> Path:
 def cache() -> Path:
     """The user's folder for what can be had again."""
     return Path(library("pooch", extra="text").os_cache("transformer-lessons"))
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,5 +1,6 @@
 """Files that are written whole or not at all."""
 
+import hashlib
 import json
 import os
 from contextlib import contextmanager
@@ -22,6 +23,11 @@ def replacing(path: Path):
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def digest(source: str | list[str]) -> str:
+    """A short sum of a text. A pitfall: a notebook may hold a text as one string or as lines."""
+    return hashlib.sha256("".join(source).strip().encode()).hexdigest()[:16]
 
 
 def brief(error: Exception) -> str:

@@ -10,9 +10,11 @@ from torch import nn
 from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
 from transformer_lessons.fast.dropout import Dropout
 from transformer_lessons.fast.kernels import FusedLayerNorm, FusedMultiHeadAttention, fused_attention
+from transformer_lessons.fast.products import Linear, has_hooks
 from transformer_lessons.norms import LayerNorm
 
-FASTER = {MultiHeadAttention: FusedMultiHeadAttention, LayerNorm: FusedLayerNorm, nn.Dropout: Dropout}
+FASTER = {MultiHeadAttention: FusedMultiHeadAttention, LayerNorm: FusedLayerNorm}
+FASTER |= {nn.Linear: Linear, nn.Dropout: Dropout}
 PLAIN = {fast: canonical for canonical, fast in FASTER.items()}
 OF_TORCH = nn.Linear, nn.Dropout, nn.Identity, nn.ModuleList
 
@@ -39,7 +41,7 @@ def is_known(*modules: nn.Module) -> bool:
         home, _, name = type(module).__module__.partition(".")
         is_ours = home == __package__.partition(".")[0] and not name.startswith(("variants", "checks"))
         attend = getattr(module, "attention", fused_attention)
-        if not (is_ours or type(module) in OF_TORCH) or module._forward_hooks or module._forward_pre_hooks:
+        if not (is_ours or type(module) in OF_TORCH) or has_hooks(module):
             return False
         if attend not in (scaled_dot_product_attention, fused_attention):
             return False

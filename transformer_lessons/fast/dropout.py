@@ -8,7 +8,7 @@ STEPS = 2**16
 
 
 class Dropout(nn.Dropout):
-    """`torch.nn.Dropout`, five times as fast on a CPU, which buys 5% of a training step.
+    """`torch.nn.Dropout`, about three times as fast on a CPU, which buys 5% of a training step.
 
     ``y = x · keep / (1 − p)``, keep = 0 with probability p, so that the mean stays
 

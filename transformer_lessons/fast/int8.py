@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from transformer_lessons.fast.products import is_plain
+
 
 def rounded(x: Tensor) -> tuple[Tensor, Tensor]:
     """Whole numbers q and scales s with x ≈ q · s, each vector with its own largest entry at ±127."""
@@ -36,7 +38,7 @@ def quantize(model: nn.Module) -> nn.Module:
 
     A pitfall: there is no way back; save the model before.
     """
-    for linear in [module for module in model.modules() if type(module) is nn.Linear]:
+    for linear in filter(is_plain, list(model.modules())):
         weight, scale = rounded(linear.weight)
         linear.__class__ = Int8Linear
         linear.weight = nn.Parameter(weight, requires_grad=False)  # not the embedding's any more

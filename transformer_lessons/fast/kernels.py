@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from transformer_lessons.attention import MultiHeadAttention
+from transformer_lessons.fast.products import is_plain, linear
 from transformer_lessons.masks import Mask, causal_mask, combine
 from transformer_lessons.norms import LayerNorm
 
@@ -35,12 +36,6 @@ def fused_attention(
     return output.masked_fill(blind, 0.0), None
 
 
-def is_plain(linear: nn.Module) -> bool:
-    """Whether it is ``x Wᵀ + b`` and nothing else: no adapter around it, no hook that wants to be called."""
-    kinds = "forward", "forward_pre", "backward", "backward_pre"
-    return type(linear) is nn.Linear and not any(getattr(linear, f"_{kind}_hooks") for kind in kinds)
-
-
 class FusedMultiHeadAttention(MultiHeadAttention):
     """Fused attention, and one product for all projections of one input."""
 
@@ -67,7 +62,7 @@ class FusedMultiHeadAttention(MultiHeadAttention):
             return [self.split(projection(x)) for projection in projections]
         weight = torch.cat([projection.weight for projection in projections])
         bias = torch.cat([projection.bias for projection in projections])
-        return [self.split(one) for one in F.linear(x, weight, bias).chunk(len(projections), dim=-1)]
+        return [self.split(one) for one in linear(x, weight, bias).chunk(len(projections), dim=-1)]
 
 
 class FusedLayerNorm(LayerNorm):

@@ -8,10 +8,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from transformer_lessons.data.batches import Batch
-from transformer_lessons.fast.kernels import is_plain
+from transformer_lessons.fast.products import across_rows, is_plain, is_slow, linear
 from transformer_lessons.masks import padding_mask
 from transformer_lessons.model import Transformer
 
+Hidden, Weight = Float[Tensor, "tokens d_model"], Float[Tensor, "vocab d_model"]
+Targets = Int[Tensor, " tokens"]
+Loss = tuple[Float[Tensor, ""], Int[Tensor, ""]]  # the sum, and how many were right
 # Rows of logits that `projected_loss` has at one time. With fewer, products get small; with more, a processor's
 # caches do. A GPU's are small anyway, and each part costs it a pass over the gradient of the weights.
 PART, ON_GPU = 512, 4096
@@ -37,12 +40,7 @@ def batch_loss(
     return loss, real.sum(), right
 
 
-def hidden_loss(
-    model: Transformer,
-    hidden: Float[Tensor, "tokens d_model"],
-    targets: Int[Tensor, " tokens"],
-    smoothing: float = 0.1,
-) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+def hidden_loss(model: Transformer, hidden: Hidden, targets: Targets, smoothing: float = 0.1) -> Loss:
     """`losses.label_smoothed_loss` of the decoder's output, and how many tokens were right.
 
     In parts where that can be: not if somebody has changed the output, not if a compiler sees to it, and not in
@@ -66,13 +64,8 @@ def _computed_in(x: Tensor) -> torch.dtype:
 
 
 def projected_loss(
-    hidden: Float[Tensor, "tokens d_model"],
-    weight: Float[Tensor, "vocab d_model"],
-    targets: Int[Tensor, " tokens"],
-    *,
-    pad_id: int,
-    smoothing: float = 0.1,
-) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+    hidden: Hidden, weight: Weight, targets: Targets, *, pad_id: int, smoothing: float = 0.1
+) -> Loss:
     """`losses.label_smoothed_loss` of ``hidden @ weight.T``, some tokens at a time, and how many were right.
 
     ``∂L / ∂hidden = (p − q) W,  ∂L / ∂W = (p − q)ᵀ hidden``
@@ -102,13 +95,13 @@ class _ProjectedLoss(torch.autograd.Function):
             for start in range(0, len(hidden), rows):
                 part = slice(start, start + rows)
                 x = hidden[part].to(dtype)
-                added, hits, p = _loss_of((x @ matrix.T).to(wide), targets[part], pad_id, smoothing)
+                added, hits, p = _loss_of(linear(x, matrix).to(wide), targets[part], pad_id, smoothing)
                 loss += added
                 right += hits
                 if is_learning:
                     difference = _difference(p, targets[part], pad_id, smoothing).to(dtype)
-                    of_hidden[part] = difference @ matrix
-                    _add_product(of_weight, difference.T, x)
+                    of_hidden[part] = linear(difference, matrix.T)
+                    _add_product(of_weight, difference, x)
                     del difference  # before there is that of the next part
                 del p
         if is_learning:
@@ -157,9 +150,11 @@ def _difference(p: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> Te
     return p.scatter_add_(-1, targets[:, None], (smoothing - 1) * real)
 
 
-def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
-    """``total += a @ b``, if the types allow it without a matrix for the product."""
-    if a.dtype == total.dtype:
-        torch.addmm(total, a, b, out=total)
+def _add_product(total: Tensor, difference: Tensor, x: Tensor) -> None:
+    """``total += differenceᵀ x``, if the types allow it without a matrix for the product."""
+    if is_slow(x, total):
+        total += across_rows(difference, x)
+    elif difference.dtype == total.dtype:
+        torch.addmm(total, difference.T, x, out=total)
     else:
-        total += a @ b
+        total += difference.T @ x

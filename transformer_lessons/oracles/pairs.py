@@ -191,16 +191,6 @@ def feed_forward(activation: str) -> tuple:
     return ours, theirs, [vectors()], (ours, theirs), {"W_1": "0", "W_2": "2"}
 
 
-def gated() -> tuple:
-    """The gated feed-forward network."""
-    from transformers import LlamaConfig
-    from transformers.models.llama.modeling_llama import LlamaMLP
-
-    theirs = LlamaMLP(LlamaConfig(hidden_size=14, intermediate_size=D_FF, num_attention_heads=7))
-    ours, new_names = variants.SwiGLU(14, D_FF), {"W_1": "gate_proj", "W_3": "up_proj", "W_2": "down_proj"}
-    return ours, theirs, [vectors(width=14)], (ours, theirs), new_names
-
-
 def loss(smoothing: float) -> tuple:
     """Cross-entropy with a distribution that shares ε among all classes but padding; 1 − ε is the target's."""
     targets = torch.randint(1, 17, (BATCH, KEYS)) * IDS
@@ -407,7 +397,6 @@ TABLE = [
     ("variants.rotate", "complex numbers, torch.polar", rotary, {}),
     ("variants.RMSNorm", "nn.RMSNorm", partial(norm, variants.RMSNorm, nn.RMSNorm), {}),
     ("variants.GroupedQueryAttention", f"{KERNEL}(enable_gqa)", grouped, {}),
-    ("variants.SwiGLU", "transformers LlamaMLP", gated, {}),
     ("variants.modern", "transformers LlamaDecoderLayer", llama_layer, {}),
     ("variants.LanguageModel", "transformers Qwen3ForCausalLM", qwen, {}),
     ("schedule.warmup_inverse_sqrt", "transformers get_inverse_sqrt_schedule", paper_schedule, {}),

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import torch
@@ -18,17 +19,17 @@ from transformer_lessons import __version__
 from transformer_lessons.checks.solution import solution
 from transformer_lessons.checks.symptoms import told
 from transformer_lessons.checks.translator.assembly import from_notebooks
+from transformer_lessons.data import number_words
 from transformer_lessons.data.corpus import in_chunks
 from transformer_lessons.export import FORMATS, save
 from transformer_lessons.fast import accelerate
 from transformer_lessons.fast.int8 import quantize
 from transformer_lessons.oracles import cases, is_within
-from transformer_lessons.tools.doctor import doctor
 from transformer_lessons.tools.submission import problems_of, run_cells
 from transformer_lessons.trainer import configs
 from transformer_lessons.trainer.checkpoints import load_model
 from transformer_lessons.trainer.config import PRECISIONS
-from transformer_lessons.trainer.runs import default_directory, train
+from transformer_lessons.trainer.runs import choose_device, default_directory, train, versions
 from transformer_lessons.trainer.tasks import TASKS, NumberWords, Task, task_of, translations
 
 DEFAULT_DIRECTORY = default_directory(NumberWords())
@@ -218,6 +219,20 @@ def check_submission(chosen: argparse.Namespace) -> int:
     count = "1 thing" if len(found) == 1 else f"{len(found)} things"
     print(f"{count} to look at" if found else f"{chosen.file.name} is ready to be handed in")
     return int(bool(found))
+
+
+def doctor(chosen: argparse.Namespace) -> int:
+    """``lessons doctor``: what is installed here; exit code 1 if something is wrong with it."""
+    facts = {**versions(choose_device("auto")), "threads": str(torch.get_num_threads())}
+    facts |= {name: version(name) for name in ("numpy", "jaxtyping", "safetensors", "tqdm")}
+    for name, value in facts.items():
+        print(f"{name:20} {value}")
+    task = NumberWords()
+    (word,) = translations(task, load_model(), [task.read("421")])
+    is_right = word == number_words.german(421)
+    print(f"{'trained model':20} 421 is {word}" + ("" if is_right else ", which is wrong"))
+    print("all is well" if is_right else "something is wrong with this installation")
+    return 0 if is_right else 1
 
 
 def oracles(chosen: argparse.Namespace) -> int:

@@ -5,7 +5,6 @@ is every cell there, once, as it was, and answered? Then it is run from top to b
 the visible checks say is repeated.
 """
 
-import hashlib
 import json
 import re
 import subprocess
@@ -14,6 +13,7 @@ from collections import Counter
 from importlib.resources import files
 from pathlib import Path
 
+from transformer_lessons.data.files import digest
 from transformer_lessons.data.libraries import library
 
 MOST_BYTES = 5_000_000  # a notebook without pictures has 100,000
@@ -23,11 +23,6 @@ CELL_SECONDS = 300
 def assignments() -> dict[str, dict]:
     """The assignments as they were released, by name: of each cell its type, whether it is locked, and a sum."""
     return json.loads((files("transformer_lessons.tools") / "assignments.json").read_text(encoding="utf-8"))
-
-
-def digest(source: str | list[str]) -> str:
-    """A sum of a cell's text. A pitfall: a notebook may hold a text as one string or as lines."""
-    return hashlib.sha256("".join(source).strip().encode()).hexdigest()[:16]
 
 
 def grade_id(cell: dict) -> str | None:

@@ -69,12 +69,12 @@ def any_of(value: bool, device: torch.device) -> bool:
 
 
 def own_parts(batch: Batch, parts: int) -> list[Batch]:
-    """This process's rows of a batch, in so many parts, or fewer if some process has fewer rows.
+    """This process's rows of a batch, perhaps none, in so many parts, or fewer if some process has fewer rows.
 
     A pitfall: equal numbers of rows are not equal numbers of tokens, so means of parts must not be averaged.
     """
     processes = world_size()
-    parts = min(parts, len(batch.src) // processes)  # the same on all, which exchange something in each part
+    parts = max(1, min(parts, len(batch.src) // processes))  # the same on all, which exchange in each
     own = [ids.tensor_split(processes)[rank()].tensor_split(parts) for ids in batch]
     return [Batch(*part) for part in zip(*own, strict=True)]
 

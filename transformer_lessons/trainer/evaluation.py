@@ -7,7 +7,6 @@ from functools import partial
 
 from transformer_lessons import decoding
 from transformer_lessons.data.corpus import in_chunks
-from transformer_lessons.data.libraries import library
 from transformer_lessons.data.number_words import english, english_tokens, german_tokens
 from transformer_lessons.data.vocabulary import pad
 from transformer_lessons.fast import PLAIN
@@ -96,33 +95,3 @@ def error_kind(got: Sequence[str], expected: Sequence[str]) -> str:
     if not extra:
         return "missing part"
     return "added part" if not missing else "wrong part"
-
-
-def evaluate_bleu(
-    model: Transformer,
-    source: Tokeniser,
-    target: Tokeniser,
-    pairs: Sequence[tuple[str, str]],
-    *,
-    beam_size: int = 1,
-    extra_tokens: int | None = None,
-    tokenize: str = "13a",
-) -> dict:
-    """Translate the first text of each pair and compare with the second by BLEU (Papineni et al. 2002).
-
-    Computed by sacreBLEU (Post 2018), which finds words by `tokenize`: "13a" at spaces and punctuation, "zh"
-    in Chinese, "char" nowhere. Returns ``bleu`` and ``signature``, ``bleu_lowercase`` and
-    ``signature_lowercase``, ``n``, and ``examples`` (the first five). A pitfall: a BLEU without a signature
-    compares with nothing; lowercased scores, for one, are higher than cased ones.
-    """
-    sacrebleu = library("sacrebleu", extra="text")
-    how = {"beam_size": beam_size, "extra_tokens": extra_tokens}
-    got = translate(model, source, target, [text for text, _ in pairs], **how)
-    references = [[right for _, right in pairs]]
-    result = {}
-    for name in ("", "_lowercase"):
-        metric = sacrebleu.BLEU(lowercase=bool(name), tokenize=tokenize)
-        result[f"bleu{name}"] = metric.corpus_score(got, references).score
-        result[f"signature{name}"] = str(metric.get_signature())
-    shown = [{"source": s, "expected": t, "got": g} for (s, t), g in zip(pairs[:5], got, strict=False)]
-    return {**result, "n": len(pairs), "beam_size": beam_size, "examples": shown}

@@ -12,11 +12,11 @@ from transformer_lessons import __version__
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.files import read_json, write_json
 from transformer_lessons.fast import accelerate
+from transformer_lessons.fast.products import CPU
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import checkpoints, distributed
 from transformer_lessons.trainer.config import TrainingConfig
-from transformer_lessons.trainer.tasks import TASKS, NumberWords, Task, batches, task_of, with_data
-from transformer_lessons.trainer.text_tasks import FILES
+from transformer_lessons.trainer.tasks import FILES, TASKS, NumberWords, Task, batches, task_of, with_data
 from transformer_lessons.trainer.trainer import Trainer
 
 # What can be said on the command line and in a config.json alike.
@@ -91,7 +91,7 @@ def judge(trainer: Trainer, task: Task) -> None:
     model.to(trainer.device)
     if not trainer.config.plain:
         accelerate(model)
-    result = task.evaluate(model, *tokenisers, 1, task.validation)
+    result = task.evaluate(model, *tokenisers, 1, task.files("validation"))
     about = {"steps": trainer.step, "seed": trainer.config.seed}
     about |= {f"last_{name}": trainer.history[-1][name] for name in ("loss", "accuracy")}
     record = {**result, **about, "made_with": versions(trainer.device)}
@@ -178,7 +178,8 @@ def changed_by(
 def versions(device: torch.device) -> dict[str, str]:
     """Where a number was measured."""
     # A processor's rate hangs on its widest instructions.
-    processor = f"{device}, {platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
+    name = CPU.get("cpu_name", platform.machine())
+    processor = f"{device}, {name}, {torch.backends.cpu.get_cpu_capability()}"
     return {
         "transformer-lessons": __version__,
         "python": platform.python_version(),

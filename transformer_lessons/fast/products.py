@@ -1,0 +1,76 @@
+"""Products of matrices on a CPU by oneDNN, where MKL, PyTorch's usual way, holds its best code back.
+
+MKL gives AVX-512 to Intel's processors alone. On AMD's that have it, oneDNN multiplies at about twice MKL's rate.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+CPU = getattr(torch.cpu, "get_capabilities", dict)()  # torch 2.9 does not say
+MKL_HOLDS_BACK = "AMD" in CPU.get("cpu_name", "") and CPU["avx512_f"] and torch.backends.mkldnn.is_available()
+HOOKS = "forward", "forward_pre", "backward", "backward_pre"
+MUCH = 2**22  # multiplications
+
+
+def is_slow(x: Tensor, weight: Tensor) -> bool:
+    """Whether ``x Wᵀ`` by MKL takes longer than it must. Of little work, most is calling oneDNN."""
+    if not MKL_HOLDS_BACK or x.dim() < 2 or x.numel() * len(weight) < MUCH:
+        return False
+    are_real = all(type(one) in (Tensor, nn.Parameter) and one.is_cpu for one in (x, weight))
+    return are_real and x.dtype == weight.dtype == torch.float32
+
+
+def by_onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``x Wᵀ + b``, without a gradient. A transposed x would be copied; a transposed W is not."""
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "none")
+
+
+def across_rows(a: Tensor, b: Tensor) -> Tensor:
+    """``aᵀ b`` by oneDNN, which copies the narrower."""
+    return by_onednn(a.T, b.T) if a.size(1) <= b.size(1) else by_onednn(b.T, a.T).T
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, bias):
+        ctx.save_for_backward(x, weight)
+        return by_onednn(x, weight, bias)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, gradient):
+        x, weight = ctx.saved_tensors
+        of_x, of_weight, of_bias = ctx.needs_input_grad
+        rows = gradient.flatten(0, -2)
+        return (
+            by_onednn(gradient, weight.T) if of_x else None,
+            across_rows(rows, x.flatten(0, -2)).contiguous() if of_weight else None,
+            rows.sum(0) if of_bias else None,
+        )
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`F.linear`, by oneDNN where MKL is slow."""
+    if is_slow(x, weight) and not torch.is_autocast_enabled("cpu"):
+        return _Linear.apply(x, weight, bias)
+    return F.linear(x, weight, bias)
+
+
+class Linear(nn.Linear):
+    """`nn.Linear` at the processor's full rate."""
+
+    def forward(self, x: Float[Tensor, "*batch in"]) -> Float[Tensor, "*batch out"]:
+        """``x Wᵀ + b``."""
+        return linear(x, self.weight, self.bias)
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether somebody wants to be called when it is used."""
+    return any(getattr(module, f"_{kind}_hooks") for kind in HOOKS)
+
+
+def is_plain(linear: nn.Module) -> bool:
+    """Whether it is ``x Wᵀ + b`` and nothing else, no adapter around it."""
+    return type(linear) in (nn.Linear, Linear) and not has_hooks(linear)
