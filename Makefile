@@ -149,7 +149,7 @@ lock: setup  ## resolve pyproject.toml's bounds into requirements.txt anew
 newest: setup  ## likewise, and let torch be the newest too (the weekly run: is the course still good with it?)
 lock newest:
 	@echo 'torch$(if $(filter lock,$@),==$(PINNED_TORCH))' | $(RUN) -m uv pip compile --quiet --universal --python-version 3.11 --upgrade \
-	  --extra chapters --extra multi30k --group book --group exercises --group test --no-annotate --no-header pyproject.toml - \
+	  --extra chapters --extra text --group book --group exercises --group test --no-annotate --no-header pyproject.toml - \
 	  --output-file .venv/requirements.lock
 	@{ echo '# Exact versions for the book, the exercises and the tests: `make lock` makes this file from pyproject.toml.'; \
 	  grep -vE '^(nvidia-|cuda-|triton=)' .venv/requirements.lock; echo '-e .'; } > requirements.txt.new

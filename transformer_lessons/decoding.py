@@ -20,7 +20,7 @@ Kept, New = Float[Tensor, "batch heads keys d_k"], Float[Tensor, "batch heads ne
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """The model in evaluation mode, without dropout, and back in its own mode afterwards."""
+    """The model in evaluation mode, without dropout; afterwards whole in the mode that it was in."""
     was_training = model.training
     model.eval()
     try:

@@ -3,7 +3,7 @@
 29,000 pairs to train on, 1,014 to choose by, and the 1,000 of the test set of 2016. The captions come without a
 licence, so this package does not bring them: each user's machine fetches them from their public home, once, and
 holds what it got against SHA-256 sums. Where there is no network, ``TRANSFORMER_LESSONS_DATA`` names a folder
-with the six files. It needs ``pip install "transformer-lessons[multi30k]"``.
+with the six files. It needs ``pip install "transformer-lessons[text]"``.
 """
 
 import os
@@ -41,7 +41,7 @@ def _find(name: str) -> Path:
     if not os.environ.get(VARIABLE):
         return _fetched(name)
     path = named(name, f"multi30k/{name}")
-    digest = library("pooch", extra="multi30k").file_hash(path)
+    digest = library("pooch", extra="text").file_hash(path)
     if digest != SHA256[name]:
         raise ValueError(f"{path}: expected SHA-256 {SHA256[name]}, got {digest}")
     return path
@@ -51,7 +51,7 @@ def _fetched(name: str) -> Path:
     """From the first home that gives what is expected; pooch asks each three times, and keeps nothing else."""
     reasons = []
     for home in HOMES:
-        fetcher = library("pooch", extra="multi30k").create(
+        fetcher = library("pooch", extra="text").create(
             path=cache() / "multi30k", base_url=home, registry={name: SHA256[name]}, retry_if_failed=2
         )
         try:

@@ -1,7 +1,8 @@
 """The same numbers sooner: other parts in the canon's places, with the same weights under the same names.
 
-`accelerate` puts PyTorch's kernels into a model, `plain` takes them out again. `losses` never holds all logits,
-`recompute` trades time for memory, `decoding` drops what is done, `graphs` gives a GPU its orders once.
+`accelerate` puts PyTorch's kernels into a model, `plain` takes them out again. `products` are oneDNN's where it
+is faster, `losses` are computed in parts, `recompute` trades time for memory, `decoding` drops what is done,
+`graphs` gives a GPU its orders once.
 """
 
 import torch

@@ -1,1 +1,1 @@
-"""The `lessons` command and what looks at models: doctor, costs, plots, attention maps, export for the page."""
+"""The `lessons` command and what looks at models and notebooks: costs, drawings, attention maps, submissions."""
