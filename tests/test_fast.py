@@ -129,7 +129,8 @@ def test_products_by_onednn(by_onednn, shape, width):
         assert products.linear(x, weight).dtype == torch.bfloat16
     with FakeTensorMode() as mode:  # the page about costs counts PyTorch's bytes, on every machine
         products.linear(mode.from_tensor(x), mode.from_tensor(weight))
-    assert len(by_onednn) == 3, "of one vector, other types, autocast and no numbers: PyTorch's"
+    torch.compile(products.linear, backend="eager")(x, weight)  # inductor would fail
+    assert len(by_onednn) == 3, "of one vector, other types, autocast, no numbers, a compiler's: PyTorch's"
 
 
 @CHANGES

@@ -16,7 +16,8 @@ MUCH = 2**22  # multiplications
 
 def is_slow(x: Tensor, weight: Tensor) -> bool:
     """Whether ``x Wᵀ`` by MKL takes longer than it must. Of little work, most is calling oneDNN."""
-    if not MKL_HOLDS_BACK or x.dim() < 2 or x.numel() * len(weight) < MUCH:
+    is_little = x.dim() < 2 or x.numel() * len(weight) < MUCH
+    if not MKL_HOLDS_BACK or is_little or torch.compiler.is_compiling():  # a compiler chooses itself
         return False
     are_real = all(type(one) in (Tensor, nn.Parameter) and one.is_cpu for one in (x, weight))
     return are_real and x.dtype == weight.dtype == torch.float32
