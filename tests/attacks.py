@@ -1,7 +1,7 @@
 """All attacks on the autograder, one way of each mechanism; `test_autograder_attacks` tries each of them."""
 
 from tests.attack_fixtures import endings, forging, loops, outside, reading, resources, state, wire, word
-from tests.attack_fixtures.attack import Attack
+from tests.attack_fixtures.attack import Attack, cell
 
 __all__ = ["ATTACKS", "neighbours"]
 
@@ -16,13 +16,11 @@ THEMES = {
     "wire": wire,
     "says of itself": word,
 }
-HONEST = Attack(
-    "an honest submission", "nothing: it is graded after the others as before", 'print("attack ran")'
-)
+HONEST = cell("")
 # In the order in which they are tried, and an honest submission before the first and after the last.
 ATTACKS = {
     "first: an honest submission": HONEST,
-    **{f"{theme}: {attack.name}": attack for theme, module in THEMES.items() for attack in module.ATTACKS},
+    **{f"{theme}: {name}": attack for theme in THEMES for name, attack in THEMES[theme].ATTACKS.items()},
     "last: an honest submission": HONEST,
 }
 
@@ -32,4 +30,4 @@ def neighbours(name: str) -> tuple[Attack, ...]:
     attack, theme = ATTACKS[name], THEMES.get(name.partition(":")[0])
     if attack.alone or not theme:
         return (attack,)
-    return tuple(other for other in theme.ATTACKS if not other.alone)
+    return tuple(other for other in theme.ATTACKS.values() if not other.alone)

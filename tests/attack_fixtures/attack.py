@@ -1,9 +1,10 @@
 """What an attack is, and the honest submission of ps01 that it is put into."""
 
 from dataclasses import dataclass, field
+from functools import partial
 
 __all__ = ["ANSWERS", "EARNS", "EXTRA_TESTS", "GARBAGE", "LAST", "PRELUDE", "SHAPED", "STUB", "Attack"]
-__all__ += ["embedding", "shared"]
+__all__ += ["cell", "embedding", "escaping", "forged", "shared"]
 
 
 @dataclass(frozen=True)
@@ -11,13 +12,10 @@ class Attack:
     """Code that tries something, put into an honest submission.
 
     Attributes:
-        name: short.
-        tries: what it tries, in one line.
-        code: a cell of its own.
+        code: a cell of its own, whose first line says what it tries.
         after: behind which cell that is put.
         answers: answer cells that are replaced, by grade id.
         earns: by test cell, what the honest code then earns, where that is not `EARNS`.
-        why: why that is so.
         at_most: it breaks its own process, so that its honest code may earn less; never more.
         shows: what is somewhere in what comes back if the attack was executed.
         alone: it gets a submission of its own. Others share one: the cells of a theme run one after the other.
@@ -26,13 +24,10 @@ class Attack:
         control: in one process with the tests, unprotected, it succeeds: more points, or "broke out" is shown.
     """
 
-    name: str
-    tries: str
     code: str = ""
     after: str = "ps01-imports"
     answers: dict[str, str] = field(default_factory=dict)
     earns: dict[str, float] = field(default_factory=dict)
-    why: str = ""
     at_most: bool = False
     shows: str = "attack ran"
     alone: bool = True
@@ -41,9 +36,32 @@ class Attack:
     control: bool = False
 
 
-def shared(name: str, tries: str, code: str, **more) -> Attack:
-    """A cell in a submission that it shares with others of its theme."""
-    return Attack(name, tries, 'print("attack ran")\n' + code, **{"alone": False} | more)
+def cell(code: str, **more) -> Attack:
+    """A cell that says that it ran."""
+    return Attack('print("attack ran")\n' + code, **more)
+
+
+def forged(kind: str, body: str, **more) -> Attack:
+    """Replies of a kind are replaced by what this body of a function returns, or not sent if that is None.
+
+    In it, `v` is the honest reply's value, `n` its number, and `c` the socket.
+    """
+    lines = "\n    ".join(body.strip().splitlines())
+    return Attack(
+        f"""
+def change(c, reply):
+    n, v = reply["number"], reply["value"]
+    if not ({KINDS[kind]}): return reply
+    RAN[:] = ["attack ran"]
+    {lines}
+forge(change)
+""",
+        **more,
+    )
+
+
+shared = partial(cell, alone=False)
+escaping = partial(shared, control=True)
 
 
 STUB = 'raise NotImplementedError("your answer goes here")'
@@ -149,6 +167,13 @@ def answer(number, value=None, **other):
     return fields(number=number, value=fields(value=value, **whole))
 '''
 LAST = "print(*RAN)"
+# Python that says whether a reply, `v`, is of a kind.
+KINDS = {
+    "cell": "type(v) is str",
+    "values": "type(v) is dict and 'kind' not in v and 'reply' not in v",
+    "check": "type(v) is dict and 'kind' in v",
+    "apply": "type(v) is dict and v.keys() == {'reply', 'after'}",
+}
 # Wrong answers: one that only a test's own call gets, as looking for what is wrong with it takes long; and
 # one of the right shapes.
 GARBAGE = """

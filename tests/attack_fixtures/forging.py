@@ -1,6 +1,8 @@
 """Points for nothing: what makes a test in the same process believe anything."""
 
-from tests.attack_fixtures.attack import GARBAGE, Attack
+from functools import partial
+
+from tests.attack_fixtures.attack import GARBAGE, Attack, cell
 
 __all__ = ["ATTACKS"]
 
@@ -8,101 +10,74 @@ __all__ = ["ATTACKS"]
 FOUR, FIVE = "ps01-4-answer", "ps01-5-capped-answer"
 
 
-def _patch(name: str, tries: str, code: str, **more) -> Attack:
-    """In one process with the tests, this earns points for a wrong answer."""
-    answers = more.pop("answers", {"ps01-5-capped-answer": GARBAGE})
-    return Attack(name, tries, 'print("attack ran")\n' + code, answers=answers, control=True, **more)
+def _answer(text: str, name: str = FIVE) -> Attack:
+    return Attack(answers={name: text})
 
+
+# In one process with the tests, these earn points for a wrong answer.
+_patch = partial(cell, answers={FIVE: GARBAGE}, control=True)
+_behind_4, _behind_5 = (partial(_patch, after=name) for name in (FOUR, FIVE))
 
 # What judges, replaced by what says yes.
-JUDGES = (
-    _patch(
-        "assert_close",
-        "`torch.testing.assert_close` that compares nothing",
-        "torch.testing.assert_close = lambda *args, **kwargs: None",
-    ),
-    _patch(
-        "names of builtins",
-        "own names in place of builtins: max, all, sum, len, float, globals, Exception",
-        """
+JUDGES = {
+    # `torch.testing.assert_close` that compares nothing.
+    "assert_close": _patch("torch.testing.assert_close = lambda *args, **kwargs: None"),
+    "names of builtins": _behind_4("""
+# Own names in place of builtins: max, all, sum, len, float, globals, Exception.
 max = lambda *args: 2.0
 all = lambda items: True
 globals = lambda: {"defects": "ABCDEFGH"}
 class Exception(BaseException): pass
-""",
-        after=FOUR,
-    ),
-    _patch(
-        "checks.check",
-        "a check that gives all the points",
-        """
+"""),
+    "checks.check": _patch("""
+# A check that gives all the points.
 class Report:
     passed, message, requirements = True, "", {}
     def score(self, *total, **points):
         return sum(points.values()) if points else 6.0
 checks.check = lambda *args, **kwargs: Report()
 checks.require = lambda *args, **kwargs: None
-""",
-    ),
-    _patch(
-        "function mode",
-        "a mode left on, in which allclose is true",
-        """
+"""),
+    "function mode": _behind_5("""
+# A mode left on, in which allclose is true.
 from torch.overrides import TorchFunctionMode
 class Yes(TorchFunctionMode):
     def __torch_function__(self, function, types, args=(), kwargs=None):
         return True if function is torch.allclose else function(*args, **(kwargs or {}))
 Yes().__enter__()
-""",
-        after=FIVE,
-    ),
-)
+"""),
+}
 
 # The notebook's machinery, replaced.
-SHELL = (
-    _patch(
-        "input transformer",
-        "tests replaced by a number when they are read",
-        """
+SHELL = {
+    "input transformer": _patch("""
+# Tests replaced by a number when they are read.
 number = lambda lines: ["2.0"] if "HIDDEN" in "".join(lines) else lines
 get_ipython().input_transformers_post.append(number)
-""",
-    ),
-    _patch(
-        "formatter",
-        "numbers are shown as other numbers",
-        """
+"""),
+    "formatter": _patch("""
+# Numbers are shown as other numbers.
 formatter = get_ipython().display_formatter.formatters["text/plain"]
 for kind in (int, float):
     formatter.for_type(kind, lambda value, printer, cycle: printer.text("2.0"))
-""",
-    ),
-    _patch(
-        "set_custom_exc",
-        "errors are swallowed, and a test without an error is passed",
-        "get_ipython().set_custom_exc((BaseException,), lambda *args, **kwargs: [])",
-    ),
-)
+"""),
+    # Errors are swallowed, and a test without an error is passed.
+    "set_custom_exc": _patch("get_ipython().set_custom_exc((BaseException,), lambda *args, **kwargs: [])"),
+}
 
 # Reading the tests, to answer what they expect.
-READING = (
-    _patch(
-        "settrace",
-        "constants of the code that runs",
-        """
+READING = {
+    "settrace": _behind_4("""
+# Constants of the code that runs.
 def look(frame, event, arg):
     for constant in frame.f_code.co_consts:
         if isinstance(constant, str) and 2 < len(constant) < 5 and set(constant) <= set("ABCDEFGH"):
             get_ipython().user_ns["named"] = set(constant)
 sys.settrace(look)
-""",
-        after=FOUR,
-    ),
-    Attack(
-        "the names that tests ask for",
-        "words in the tests' texts, which the learner's process is asked for",
+"""),
+    "the names that tests ask for": cell(
         """
-print("attack ran")
+# Words in the tests' texts, which the learner's process is asked for.
 student = mine("student")
 plain = student.Learner._values
 def values(self, *names):
@@ -116,10 +91,8 @@ student.Learner._values = values
 """,
         after=FOUR,
     ),
-    _patch(
-        "frames",
-        "the expected reply, on the stack of the check that calls",
-        """
+    "frames": _behind_5("""
+# The expected reply, on the stack of the check that calls.
 def soft_capped_attention(query, key, value, cap, mask=None):
     frame = sys._getframe()
     while frame:
@@ -129,13 +102,9 @@ def soft_capped_attention(query, key, value, cap, mask=None):
                 return tuple(exam.right(number).outputs)
         frame = frame.f_back
     raise ValueError
-""",
-        after=FIVE,
-    ),
-    _patch(
-        "gc",
-        "the expected replies, in the memory of the process",
-        """
+"""),
+    "gc": _behind_5("""
+# The expected replies, in the memory of the process.
 import gc
 gc.unfreeze()  # what is frozen is not listed
 from transformer_lessons.checks.exam import Exam
@@ -145,13 +114,9 @@ def soft_capped_attention(query, key, value, cap, mask=None):
             if len(call.args) > 3 and call.args[0].shape == query.shape and torch.equal(call.args[0], query):
                 return tuple(exam.right(number).outputs)
     raise ValueError
-""",
-        after=FIVE,
-    ),
-    _patch(
-        "predicted inputs",
-        "the random inputs of a test, drawn ahead from the generator",
-        """
+"""),
+    "predicted inputs": _behind_5("""
+# The random inputs of a test, drawn ahead from the generator.
 state = torch.get_rng_state()
 predicted = torch.randn(3, 5)
 torch.set_rng_state(state)
@@ -159,17 +124,13 @@ def soft_capped_attention(query, key, value, cap, mask=None):
     if query.shape == predicted.shape and torch.equal(query, predicted):
         RAN.append("broke out: predicted")
     raise NotImplementedError
-""",
-        after=FIVE,
-    ),
-)
+"""),
+}
 
 # Answers that are not what they seem.
-LIARS = (
-    _patch(
-        "tensor subclass",
-        "a tensor for which every comparison is true",
-        """
+LIARS = {
+    "tensor subclass": _behind_5("""
+# A tensor for which every comparison is true.
 class Yes(torch.Tensor):
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
@@ -178,14 +139,9 @@ class Yes(torch.Tensor):
         return super().__torch_function__(function, types, args, kwargs or {})
 def soft_capped_attention(query, key, value, cap, mask=None):
     return torch.zeros(*query.shape[:-1], value.size(-1)).as_subclass(Yes), query
-""",
-        after=FIVE,
-    ),
-    Attack(
-        "odd tensors",
-        "results that are no plain tensors, one after the other",
-        answers={
-            "ps01-5-capped-answer": """
+"""),
+    # Results that are no plain tensors, one after the other.
+    "odd tensors": _answer("""
 import itertools, warnings
 warnings.simplefilter("ignore")
 class Lies(torch.Tensor):
@@ -218,14 +174,9 @@ kinds = itertools.cycle([
 def soft_capped_attention(query, key, value, cap, mask=None):
     RAN[:] = ["attack ran"]
     return next(kinds)(query), next(kinds)(value)
-"""
-        },
-    ),
-    Attack(
-        "odd objects",
-        "results that are no tensors at all, one after the other",
-        answers={
-            "ps01-5-capped-answer": """
+"""),
+    # Results that are no tensors at all, one after the other.
+    "odd objects": _answer("""
 import itertools
 import numpy as np
 loop = []
@@ -247,23 +198,18 @@ def soft_capped_attention(query, key, value, cap, mask=None):
     return next(things)
 def row_entropy(weights):
     return next(things), next(things)
-"""
-        },
-    ),
-    Attack(
-        "a tensor where a test ends with yes or no",
-        "several numbers, which are neither: such an end gave all the points",
-        answers={
-            "ps01-6-answer": """
+"""),
+    # Several numbers, which are neither: such an end gave all the points.
+    "a tensor where a test ends with yes or no": _answer(
+        """
 def row_entropy(weights):
     RAN[:] = ['attack ran']
     return torch.ones(2, 2)
-"""
-        },
+""",
+        "ps01-6-answer",
     ),
-    Attack(
-        "the words of a view",
-        "where a check looks at properties of what comes back: the answer returns these itself",
+    # Where a check looks at properties of what comes back: the answer returns these itself.
+    "the words of a view": Attack(
         whole=True,
         answers={
             "ps01-3-answer": """
@@ -279,24 +225,20 @@ def scaled_dot_product_attention(query, key, value, mask=None):
     }
 """
         },
-        earns={"ps01-3-test": 0.0},
-        why="it has no results",
+        earns={"ps01-3-test": 0.0},  # it has no results
     ),
-    Attack(
-        "an object for letters",
-        "an object where letters are expected: its description has letters, too",
+    "an object for letters": Attack(
         """
+# An object where letters are expected: its description has letters, too.
 print('attack ran')
 defects = object()
 """,
         after=FOUR,
-        earns={"ps01-4-defects-test": 0.0},
-        why="it names no line",
+        earns={"ps01-4-defects-test": 0.0},  # it names no line
     ),
-    Attack(
-        "numbers that are none",
-        "values that a test takes for numbers: classes of one's own, huge, not finite, nested",
+    "numbers that are none": Attack(
         """
+# Values that a test takes for numbers: classes of one's own, huge, not finite, nested.
 import numbers
 class Number(float):
     def __float__(self): return 0.2
@@ -314,9 +256,8 @@ untouched_rows = row_gradient = Number("inf")
 print("attack ran")
 """,
         after="ps01-1-answer",
-        earns={"ps01-1-test": 0.0},
-        why="a number is what it holds, whatever its methods say: 7, not 0.2",
+        earns={"ps01-1-test": 0.0},  # a number is what it holds, whatever its methods say: 7, not 0.2
     ),
-)
+}
 
-ATTACKS = (*JUDGES, *SHELL, *READING, *LIARS)
+ATTACKS = JUDGES | SHELL | READING | LIARS

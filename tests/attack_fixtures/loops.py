@@ -1,11 +1,10 @@
 """Using up the time: in cells, in what tests call, in what cannot be interrupted."""
 
-from tests.attack_fixtures.attack import Attack, embedding
+from tests.attack_fixtures.attack import Attack, cell, embedding, forged
 
 __all__ = ["ATTACKS"]
 
 NO_VECTORS = {"ps01-2-test": 0.0}
-ITS_ANSWER = "the endless loop is its answer to this task"
 # What neither an alarm nor an exception ends.
 STUBBORN = """
 while True:
@@ -15,31 +14,19 @@ while True:
 """
 
 
-def _cell(name: str, tries: str, code: str, **more) -> Attack:
-    return Attack(name, tries, 'print("attack ran")\n' + code, **more)
-
-
-def _answer(name: str, tries: str, body: str, **more) -> Attack:
+def _answer(body: str) -> Attack:
     """Within the answer to task 2; what is printed there is dropped, so the test's fate shows that it ran."""
-    answers = {"ps01-2-answer": embedding(body)}
-    more = {"earns": NO_VECTORS, "why": ITS_ANSWER, "shows": "took too long"} | more
-    return Attack(name, tries, answers=answers, **more)
+    return Attack(answers={"ps01-2-answer": embedding(body)}, earns=NO_VECTORS, shows="took too long")
 
 
-ATTACKS = (
-    _cell("endless", "an endless loop in a cell", "while True: pass"),
-    _cell(
-        "stubborn",
-        "a loop that catches everything, also the time limit",
-        STUBBORN,
-        shows="This cell was ended",
-    ),
-    _answer("in an answer", "an endless loop in a function that the tests call", "while True: pass"),
-    _answer("stubborn in an answer", "the same, and it catches everything", STUBBORN),
-    _cell(
-        "in a value",
-        "a number that takes forever to say what it is, whenever a test asks for it",
+ATTACKS = {
+    "endless": cell("while True: pass"),
+    "stubborn": cell(STUBBORN, shows="This cell was ended"),
+    "in an answer": _answer("while True: pass"),
+    "stubborn in an answer": _answer(STUBBORN),
+    "in a value": cell(
         """
+# A number that takes forever to say what it is, whenever a test asks for it.
 import numbers
 class Slow:
     def __float__(self):
@@ -50,33 +37,25 @@ numbers.Real.register(Slow)
 spread = Slow()
 """,
         after="ps01-1-answer",
-        earns={"ps01-1-test": 3.0},
-        why="one of its numbers is none",
+        earns={"ps01-1-test": 3.0},  # one of its numbers is none
     ),
-    Attack(
-        "slow cells, and an end",
-        "cells that take most of their time, run again after a test has ended the process",
+    "slow cells, and an end": cell(
         """
-print('attack ran')
+# Cells that take most of their time, run again after a test has ended the process.
 time.sleep(1.5)
 """,
         answers={"ps01-2-answer": embedding("os._exit(0)", "time.sleep(1.5)")},
-        earns=NO_VECTORS,
-        why="its answer ends the process",
+        earns=NO_VECTORS,  # its answer ends the process
     ),
-    Attack(
-        "a drip",
-        "replies of one byte a second",
+    "a drip": forged(
+        "check",
         """
-def change(connection, reply):
-    if type(reply["value"]) is dict and "kind" in reply["value"]:
-        for _ in range(1000):
-            connection.send(bytes(1))
-            time.sleep(1)
-    return reply
-forge(change)
-print("attack ran")
+# Replies of one byte a second.
+for _ in range(1000):
+    c.send(bytes(1))
+    time.sleep(1)
 """,
         after="ps01-5-capped-answer",
+        shows="took too long",
     ),
-)
+}

@@ -1,48 +1,35 @@
 """Getting out: connections, other files, other rights, other namespaces."""
 
-from tests.attack_fixtures.attack import shared
+from tests.attack_fixtures.attack import escaping, shared
 
 __all__ = ["ATTACKS"]
 
 
-NETWORK = (
-    shared(
-        "TCP",
-        "a connection to the grader's machine",
-        """
+NETWORK = {
+    "TCP": escaping("""
+# A connection to the grader's machine.
 import socket
 tried('TCP', lambda: socket.create_connection(('127.0.0.1', PLACES['tcp']), 1))
 import urllib.request
 tried('http', lambda: urllib.request.urlopen(f'http://127.0.0.1:{PLACES["tcp"]}/', timeout=1))
-""",
-        control=True,
-    ),
-    shared(
-        "Unix sockets",
-        "sockets of the machine, by path and abstract",
-        """
+"""),
+    "Unix sockets": escaping("""
+# Sockets of the machine, by path and abstract.
 import socket
 for name in (PLACES['unix'], '\\0' + PLACES['abstract'], '/run/docker.sock', '/run/dbus/system_bus_socket'):
     tried('unix', lambda: socket.socket(socket.AF_UNIX).connect(name))
-""",
-        control=True,
-    ),
-    shared(
-        "a pair of sockets",
-        "the only sockets that can be had, turned to another address",
-        """
+"""),
+    "a pair of sockets": shared("""
+# The only sockets that can be had, turned to another address.
 import socket
 a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
 for name in (PLACES['unix'], '\\0' + PLACES['abstract']):
     tried('sendto', lambda: a.sendto(b'x', name))
     tried('connect', lambda: b.connect(name))
 a.close(); b.close()
-""",
-    ),
-    shared(
-        "other families",
-        "sockets of other kinds: raw, netlink, packets, Bluetooth, virtual machines",
-        """
+"""),
+    "other families": shared("""
+# Sockets of other kinds: raw, netlink, packets, Bluetooth, virtual machines.
 import socket
 for family, kind in ((2, 3), (16, 3), (17, 3), (31, 5), (40, 1), (38, 5), (10, 1), (1, 1)):
     tried(str(family), lambda: socket.socket(family, kind))
@@ -50,12 +37,9 @@ for family in (2, 10, 16, 30, 40):  # of a pair, the kernel would make one befor
     try: socket.socketpair(family)
     except PermissionError: pass
     except OSError as error: print('broke out: the kernel was asked for', family, error)
-""",
-    ),
-    shared(
-        "the tests' socket",
-        "an open file sent along with an answer",
-        """
+"""),
+    "the tests' socket": shared("""
+# An open file sent along with an answer.
 import array, socket
 file = os.open('/dev/null', os.O_RDONLY)
 with socket.socket(fileno=os.dup(line().fileno())) as copy:
@@ -63,12 +47,9 @@ with socket.socket(fileno=os.dup(line().fileno())) as copy:
 rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [file]))]
 tried('SCM_RIGHTS', lambda: line().sendmsg([], rights) or 1 / 0)
 os.close(file)
-""",
-    ),
-    shared(
-        "programs",
-        "programs that connect",
-        """
+"""),
+    "programs": escaping("""
+# Programs that connect.
 for command in (
     'curl -m 1 http://127.0.0.1:{tcp}',
     'wget --tries=1 -T 1 -O- http://127.0.0.1:{tcp}',
@@ -77,27 +58,19 @@ for command in (
 ):
     done = subprocess.run(['bash', '-c', command.format(**PLACES)], capture_output=True)
     print(done.returncode or 'broke out')
-""",
-        control=True,
-    ),
-)
+"""),
+}
 
-WRITING = (
-    shared(
-        "writing the gradebook",
-        "writing to files that anybody may write",
-        """
+WRITING = {
+    "writing the gradebook": escaping("""
+# Writing to files that anybody may write.
 for name in ("gradebook", "other", "master", "config"):
     tried("writing", lambda: open(PLACES[name], "ab").write(b"attack-mark"))
     tried("removing", lambda: os.remove(PLACES[name]))
     tried("owner", lambda: os.chmod(PLACES[name], 0o777))
-""",
-        control=True,
-    ),
-    shared(
-        "new files",
-        "files in every folder",
-        """
+"""),
+    "new files": shared("""
+# Files in every folder.
 known = [PLACES['folder'], PLACES['repository'], PLACES['home'], sys.prefix]
 own = os.stat('.').st_dev  # if Python lies below /tmp, the box's own /tmp has folders that lead to it
 def new_file():
@@ -105,57 +78,42 @@ def new_file():
         if os.fstat(file.fileno()).st_dev == own: raise OSError('in its own memory')
 for name in ('/', '/tmp/../', '/etc', '/usr/lib', '/home', '/dev', '/var/tmp', '/usr/local/bin', *known):
     tried(name, new_file)
-""",
-    ),
-    shared(
-        "site-packages",
-        "code that Python runs at every start",
-        """
+"""),
+    "site-packages": shared("""
+# Code that Python runs at every start.
 import site, transformer_lessons
 folders = [os.path.dirname(module.__file__) for module in (transformer_lessons, os, torch)]
 for name in (*site.getsitepackages(), sys.prefix + '/bin', *folders):
     tried(name, lambda: open(name + '/attack-mark.pth', 'w').write('import os'))
     tried(name, lambda: open(name + '/__init__.py', 'a').write('#'))
-""",
-    ),
-    shared(
-        "read-only taken back",
-        "the file system mounted anew, to be written",
-        """
+"""),
+    "read-only taken back": shared("""
+# The file system mounted anew, to be written.
 tried('remount', lambda: called('mount', b'none', b'/', None, 32, None))
 tried('mount', lambda: called('mount', b'none', b'/home/student', b'tmpfs', 0, None))
 tried('umount', lambda: called('umount2', b'/home/student', 2))
 tried('open_tree', lambda: syscall('open_tree', -100, b'/', 1))
 tried('fsopen', lambda: syscall('fsopen', b'tmpfs', 0))
 tried('proc', lambda: called('mount', b'proc', b'/home/student', b'proc', 0, None))
-""",
-    ),
-    shared(
-        "locks",
-        "locks on files that others need",
-        """
+"""),
+    "locks": shared("""
+# Locks on files that others need.
 import fcntl
 for name in (PLACES['gradebook'], PLACES['config']):
     tried(name, lambda: fcntl.flock(open(name), fcntl.LOCK_EX))
-""",
-    ),
-)
+"""),
+}
 
-RIGHTS = (
-    shared(
-        "root",
-        "another user",
-        """
+RIGHTS = {
+    "root": shared("""
+# Another user.
 for number in (0, 65533, 1001):
     tried(f'user {number}', lambda: os.setresuid(number, number, number))
     tried(f'group {number}', lambda: os.setresgid(number, number, number))
 tried('groups', lambda: os.setgroups([0]))
-""",
-    ),
-    shared(
-        "set-user-ID",
-        "programs that run as root",
-        """
+"""),
+    "set-user-ID": shared("""
+# Programs that run as root.
 import glob
 for name in ('/usr/bin/su', '/usr/bin/sudo', '/usr/bin/mount', '/usr/bin/passwd', '/usr/bin/newgrp', '/bin/ping'):
     command = [name, '-h'] if os.path.exists(name) else ['false']
@@ -164,12 +122,9 @@ command = 'cp /usr/bin/id attack-mark-id; chmod 4755 attack-mark-id; ./attack-ma
 done = subprocess.run(command, shell=True, capture_output=True, text=True)
 print(done.stdout, done.stderr)
 print('broke out' if done.stdout.strip() == '0' else '')
-""",
-    ),
-    shared(
-        "capabilities",
-        "rights of root, one by one",
-        """
+"""),
+    "capabilities": shared("""
+# Rights of root, one by one.
 tried('settime', lambda: time.clock_settime(time.CLOCK_REALTIME, 0))
 tried('hostname', lambda: called('sethostname', b'attack-mark', 11))
 tried('reboot', lambda: called('reboot', 0))
@@ -177,34 +132,26 @@ tried('swapon', lambda: called('swapon', b'/home/student', 0))
 tried('acct', lambda: called('acct', None))
 tried('chown', lambda: os.chown('/home/student', 0, 0))
 tried('capset', lambda: called('capset', b'\\x22\\x05\\x08\\x20' + bytes(4), bytes([255] * 24)))
-""",
-    ),
-    shared(
-        "devices",
-        "devices of one's own",
-        """
+"""),
+    "devices": shared("""
+# Devices of one's own.
 import stat
 for device in (os.makedev(1, 1), os.makedev(1, 11), os.makedev(8, 0), os.makedev(254, 0)):
     tried('mknod', lambda: os.mknod(f'attack-mark-device', 0o600 | stat.S_IFCHR, device))
     tried('mknod', lambda: os.mknod(f'attack-mark-device', 0o600 | stat.S_IFBLK, device))
-""",
-    ),
-    shared(
-        "namespaces",
-        "namespaces of one's own, in which one is root",
-        """
+"""),
+    "namespaces": shared("""
+# Namespaces of one's own, in which one is root.
 for flag in (0x10000000, 0x20000, 0x40000000, 0x20000000, 0x08000000, 0x10020000):
     tried('unshare', lambda: called('unshare', flag))
     tried('clone', lambda: syscall('clone', flag | 17, 0, 0, 0, 0) and None)
 tried('clone3', lambda: syscall('clone3', (ctypes.c_uint64 * 11)(0x10000000, 0, 0, 0, 17), 88))
 done = subprocess.run(['unshare', '-Urmpf', 'id', '-u'], capture_output=True, text=True)
 print(done.stderr, 'broke out' if done.stdout.strip() == '0' else '')
-""",
-    ),
-    shared(
-        "kernel",
-        "the kernel's own doors: to other processes' memory, to memory that no limit counts, past the filters",
+"""),
+    "kernel": shared(
         """
+# The kernel's own doors: to other processes' memory, to memory that no limit counts, past the filters.
 for name, arguments in (
     ('bpf', (0, bytes(64), 64)), ('userfaultfd', (0,)), ('personality', (0x0040000,)), ('quotactl', (0, 0, 0, 0)),
     ('init_module', (b'x', 1, b'')), ('finit_module', (0, b'', 0)), ('delete_module', (b'x', 0)),
@@ -224,43 +171,32 @@ print('all doors tried')
 """,
         shows="all doors tried",
     ),
-    shared(
-        "other numbers",
-        "system calls by their other numbers",
-        """
+    "other numbers": shared("""
+# System calls by their other numbers.
 import platform
 if platform.machine() == 'x86_64':
     for number in (101, 165, 272, 41, 248):
         tried(str(number), lambda: called('syscall', 0x40000000 + number, 0, 0, 0, 0, 0))
-""",
-    ),
-    shared(
-        "filters",
-        "a filter of one's own that allows everything",
-        """
+"""),
+    "filters": shared("""
+# A filter of one's own that allows everything.
 import struct
 code = ctypes.create_string_buffer(struct.pack('<HBBI', 6, 0, 0, 0x7FFF0000))
 program = struct.pack('<HxxxxxxQ', 1, ctypes.addressof(code))
 called('prctl', 22, 2, program, 0, 0)
 tried('unshare', lambda: called('unshare', 0x10000000))
 tried('new privileges', lambda: called('prctl', 38, 0, 0, 0, 0))
-""",
-    ),
-    shared(
-        "a terminal",
-        "characters typed into the grader's terminal",
-        """
+"""),
+    "a terminal": shared("""
+# Characters typed into the grader's terminal.
 import fcntl, termios
 for number in (0, 1, 2):
     tried('TIOCSTI', lambda: fcntl.ioctl(number, termios.TIOCSTI, b'x'))
 tried('tty', lambda: open('/dev/tty', 'w').write('x'))
 tried('pty', lambda: os.openpty())
-""",
-    ),
-    shared(
-        "machine code",
-        "code of its own making",
-        """
+"""),
+    "machine code": shared("""
+# Code of its own making.
 import mmap
 with mmap.mmap(-1, 4096, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, 7) as code:
     code.write(b'\\xc3' if os.uname().machine == 'x86_64' else bytes.fromhex('c0035fd6'))
@@ -268,8 +204,7 @@ program = open('attack-mark-program', 'w')
 program.write('#!/bin/sh\\necho broke out'); program.close()
 os.chmod('attack-mark-program', 0o755)
 tried('a program', lambda: subprocess.check_output(['./attack-mark-program']))
-""",
-    ),
-)
+"""),
+}
 
-ATTACKS = (*NETWORK, *WRITING, *RIGHTS)
+ATTACKS = NETWORK | WRITING | RIGHTS

@@ -1,57 +1,40 @@
 """Reading what is not the learner's: files, the environment, memory, other processes."""
 
-from tests.attack_fixtures.attack import Attack, shared
+from tests.attack_fixtures.attack import cell, escaping, shared
 
 __all__ = ["ATTACKS"]
 
 
-FILES = (
-    shared(
-        "the gradebook",
-        "reading files whose paths are known and which anybody may read",
-        """
+FILES = {
+    "the gradebook": escaping("""
+# Reading files whose paths are known and which anybody may read.
 for name in ("gradebook", "other", "master", "config"):
     tried(name, lambda: open(PLACES[name], "rb").read())
-""",
-        control=True,
-    ),
-    shared(
-        "the course",
-        "the course's own masters and tests",
-        """
+"""),
+    "the course": escaping("""
+# The course's own masters and tests.
 master = "exercises/source/ps01_embeddings_attention/ps01_embeddings_attention.ipynb"
 for name in (master, "exercises/release.py", "tests/typical_answers.py", ".git/config"):
     tried(name, lambda: open(PLACES["repository"] + "/" + name).read(300))
 tried("modules", lambda: __import__("tests.typical_answers"))
-""",
-        control=True,
-    ),
-    shared(
-        "folders",
-        "what lies in other folders",
-        """
+"""),
+    "folders": escaping("""
+# What lies in other folders.
 # Of devices, those without content may be seen.
 known = {"null", "zero", "full", "random", "urandom", "shm", "student"} | ways
 system = "/etc /root /home /tmp /var /proc /sys /run /dev /mnt /opt".split()
 for name in (*system, PLACES["folder"], PLACES["home"], PLACES["repository"]):
     tried(name, lambda: [x for x in os.listdir(name) if x not in known and "attack" not in x] or 1 / 0)
-""",
-        control=True,
-    ),
-    shared(
-        "links",
-        "a link of one's own to what is not",
-        """
+"""),
+    "links": shared("""
+# A link of one's own to what is not.
 os.symlink(PLACES['gradebook'], 'attack-mark-link')
 tried('link', lambda: open('attack-mark-link', 'rb').read())
 tried('hard link', lambda: os.link(PLACES['gradebook'], 'attack-mark-hard'))
 os.remove('attack-mark-link')
-""",
-    ),
-    shared(
-        "upwards",
-        "out of the folder, step by step, and by a number",
-        """
+"""),
+    "upwards": shared("""
+# Out of the folder, step by step, and by a number.
 here = os.open(".", os.O_RDONLY)
 tried("upwards", lambda: open("/".join([".."] * 50) + PLACES["gradebook"], "rb").read())
 tried("openat", lambda: os.open("../../.." + PLACES["gradebook"], os.O_RDONLY, dir_fd=here))
@@ -60,12 +43,9 @@ tried("chroot", lambda: os.chroot("attack-mark-root"))
 handle = ctypes.create_string_buffer(bytes([8, 0, 0, 0, 1, 0, 0, 0, 2]), 32)
 tried("handle", lambda: syscall("open_by_handle_at", here, handle, 0))
 os.close(here)
-""",
-    ),
-    shared(
-        "open files",
-        "files that were left open",
-        """
+"""),
+    "open files": shared("""
+# Files that were left open.
 import socket, stat
 for number in range(256):
     try: mode = os.fstat(number).st_mode
@@ -75,38 +55,27 @@ for number in range(256):
         with socket.socket(fileno=os.dup(number)) as one:
             maker = int.from_bytes(one.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 4), "little")
         if maker != os.getpid(): print("broke out: a socket of another process", number)
-""",
-    ),
-    shared(
-        "/proc",
-        "everything of /proc",
-        """
+"""),
+    "/proc": escaping("""
+# Everything of /proc.
 own = "self/environ self/maps self/mem self/mountinfo 1/environ 1/root/etc/passwd kallsyms version".split()
 for name in (*own, f'{PLACES["pid"]}/environ', f'{PLACES["pid"]}/cmdline'):
     tried(name, lambda: open('/proc/' + name, 'rb').read(400))
-""",
-        control=True,
-    ),
-)
+"""),
+}
 
-MEMORY = (
-    shared(
-        "environment",
-        "variables of the grader's: passwords",
-        """
+MEMORY = {
+    "environment": escaping("""
+# Variables of the grader's: passwords.
 tried('variables', lambda: {k: v for k, v in os.environ.items() if 'CANARY' in k or 'SECRET' in k} or 1 / 0)
 library = ctypes.CDLL(None)
 pointer = ctypes.POINTER(ctypes.c_char_p).in_dll(library, 'environ')
 n = 0
 while pointer[n]:
     n += b'canary' in pointer[n] and print('broke out', pointer[n]) or 1
-""",
-        control=True,
-    ),
-    shared(
-        "gc",
-        "all objects of the process",
-        """
+"""),
+    "gc": shared("""
+# All objects of the process.
 import gc
 gc.unfreeze()  # what is frozen is not listed
 for found in gc.get_objects():
@@ -119,12 +88,10 @@ for frame in frames.values():
     while frame:
         if frame.f_code.co_name in ("grade", "_tested", "_be_the_tests", "outcomes"): print("broke out:", frame)
         frame = frame.f_back
-""",
-    ),
-    shared(
-        "all memory",
-        "every page of the process, found by asking the kernel what can be read",
+"""),
+    "all memory": escaping(
         """
+# Every page of the process, found by asking the kernel what can be read.
 def pages(begin, end, step=1 << 16):
     # A pipe takes a page only if there is one.
     r, w = os.pipe2(os.O_NONBLOCK)
@@ -148,53 +115,38 @@ for begin in {around - (48 << 20), (id(sys.modules) & ~0xFFFF) - (16 << 20), lib
 print("looked at", looked >> 20, "MiB")
 """,
         shows="looked at [1-9]",
-        control=True,
     ),
-)
+}
 
-PROCESSES = (
-    shared(
-        "dumpable",
-        "itself made readable, its children too",
-        """
+PROCESSES = {
+    "dumpable": shared("""
+# Itself made readable, its children too.
 called('prctl', 4, 1, 0, 0, 0)
 tried('memory', lambda: open('/proc/self/mem', 'rb').read(1))
 called('prctl', 4, 0, 0, 0, 0)
-""",
-    ),
-    shared(
-        "watching",
-        "a watch on files of others",
-        """
+"""),
+    "watching": shared("""
+# A watch on files of others.
 library = ctypes.CDLL(None, use_errno=True)
 watch = library.inotify_init()
 for name in (PLACES['folder'], '/tmp/..', '/etc'):
     watched = lambda: called('inotify_add_watch', watch, os.fsencode(name), 0xFFF)
     tried(name, lambda: watched() and name != '/tmp/..' or 1 / 0)
 os.close(watch)
-""",
-    ),
-)
+"""),
+}
 
-LEFT_BEHIND = (
-    Attack(
-        "leaving something",
-        "a file for the next student",
-        """
-print('attack ran')
+LEFT_BEHIND = {
+    "leaving something": cell("""
+# A file for the next student.
 open('attack-mark-letter', 'w').write('for the next')
 open('/dev/shm/attack-mark-letter', 'w').write('x')
-""",
-    ),
-    shared(
-        "finding something",
-        "a file of the student before",
-        """
+"""),
+    "finding something": cell("""
+# A file of the student before.
 tried('letter', lambda: open('attack-mark-letter').read())
 tried('letter', lambda: open('/dev/shm/attack-mark-letter').read())
-""",
-        alone=True,
-    ),
-)
+"""),
+}
 
-ATTACKS = (*FILES, *MEMORY, *PROCESSES, *LEFT_BEHIND)
+ATTACKS = FILES | MEMORY | PROCESSES | LEFT_BEHIND

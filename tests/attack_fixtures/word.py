@@ -4,7 +4,9 @@ These lies cost nothing to tell and cannot be seen from outside. A group of its 
 requirement that is lied about are what is expected. The tests keep such requirements few, each worth little.
 """
 
-from tests.attack_fixtures.attack import Attack
+from dataclasses import replace
+
+from tests.attack_fixtures.attack import Attack, forged
 
 __all__ = ["ATTACKS"]
 
@@ -25,31 +27,22 @@ def chunked_cross_entropy(hidden, weight, targets, chunk, pad_id):
 """
 
 
-def _says(name: str, tries: str, field: str, code: str, test: str) -> Attack:
-    forge = f"""
-def change(connection, reply):
-    if type(reply["value"]) is dict and "kind" in reply["value"]:
-        reply["value"] |= {field}
-    return reply
-forge(change)
-"""
-    tests, earns = {"extra-word-test": test}, {"extra-word-test": 1.0}
-    return Attack(name, tries, code + forge, after="ps01-2-answer", tests=tests, earns=earns)
+def _says(field: str, code: str, test: str) -> Attack:
+    made = forged("check", f"v |= {field}\nreturn reply", after="ps01-2-answer")
+    word = "extra-word-test"
+    return replace(made, code=code + made.code, tests={word: test}, earns={word: 1.0})
 
 
-ATTACKS = (
-    _says(
-        "changed nothing",
-        "that it changed none of its arguments",
+ATTACKS = {
+    # That it changed none of its arguments.
+    "changed nothing": _says(
         "{'mutated': []}",
         CHANGES,
         'checks.check("adam_step", adam_step, seed=1).score(kept=1)',
     ),
-    _says(
-        "used no memory",
-        "that it used no memory",
+    "used no memory": _says(
         "{'memory': {'saved': 0, 'largest': 0, 'peak': 0, 'shape': [1]}}",
         WHOLE,
         'checks.check("chunked_cross_entropy", chunked_cross_entropy, seed=1).score(saved=0.4, peak=0.6)',
     ),
-)
+}
