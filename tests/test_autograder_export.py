@@ -23,10 +23,8 @@ BOM, ATTENTION = "\ufeff", "Exercise 3: Attention (4711)"
 
 def mark(student: str, score: float | None = 7.5, **about) -> Mark:
     """A mark of one tested cell; None for nothing handed in."""
-    cells = {} if score is None else {"q1": CellMark(score, None, None, waits=False, worth=10.0)}
-    known = dict.fromkeys(("first_name", "last_name", "email", "lms_user_id"), "")
-    known |= {"timestamp": None, "penalty": 0.0, "worth": 10.0, "cells": cells}
-    return Mark(student=student, submitted=score is not None, **{**known, **about})
+    cells = {} if score is None else {"q1": CellMark(score, worth=10.0)}
+    return Mark(student, submitted=score is not None, **{"worth": 10.0, "cells": cells} | about)
 
 
 def rows_of(exported: Exported, delimiter: str = ",") -> list[list[str]]:
@@ -86,7 +84,7 @@ def test_what_is_written_can_be_read_again(texts):
 def test_students_cannot_put_a_formula_into_a_table():
     evil = '=HYPERLINK("http://evil.example","Ada")'
     about = dict.fromkeys(("first_name", "last_name", "email", "lms_user_id"), evil)
-    cells = {"=cell": CellMark(-1.5, None, None, waits=False, worth=1.0)}
+    cells = {"=cell": CellMark(-1.5, worth=1.0)}
     rows = rows_of(csv_text(graded(mark("@SUM", cells=cells, **about))))
     texts = [cell for row in rows for cell in row]
     assert {f"'{evil}", "'@SUM", "-1.5"} <= set(texts), "a number stays one"
@@ -95,10 +93,10 @@ def test_students_cannot_put_a_formula_into_a_table():
 
 def test_a_table_has_a_row_for_each_student_and_a_column_for_each_graded_cell():
     cells = {
-        "q1": CellMark(2.0, None, None, waits=False, worth=4.0),
-        "q2": CellMark(0.0, 1.5, 0.5, waits=False, worth=4.0),
-        "why": CellMark(None, None, None, waits=True, worth=2.0),
-        "again": CellMark(None, 1.0, None, waits=True, worth=2.0),
+        "q1": CellMark(2.0, worth=4.0),
+        "q2": CellMark(0.0, 1.5, 0.5, worth=4.0),
+        "why": CellMark(waits=True, worth=2.0),
+        "again": CellMark(manual=1.0, waits=True, worth=2.0),
     }
     about = {"first_name": "Ada", "last_name": "Example", "email": "ada@uni.example", "lms_user_id": "101"}
     marks = graded(mark("zoë", None), mark("ada", cells=cells, penalty=0.5, **about))

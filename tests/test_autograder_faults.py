@@ -353,30 +353,25 @@ def test_a_full_disk_stops_the_batch_and_leaves_nothing_half_written(undisturbed
     assert dump(Course(tmp_path).gradebook) == expected
 
 
-class Locking(pool.InProcessPool):
-    """Has another program take the gradebook for itself as soon as the first job is done."""
-
-    def __init__(self, path: Path):
-        self.other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self.is_locked = False
-
-    def submit(self, job: Job) -> Future:
-        if not self.is_locked:
-            self.other.execute("BEGIN EXCLUSIVE")
-            self.is_locked = True
-        return super().submit(job)
-
-
 def test_a_locked_gradebook_is_waited_for_and_at_last_given_up(undisturbed, tmp_path, monkeypatch):
     with grade.opened(tmp_path) as grading:
         grading.master(NAME)
-    locking = Locking(tmp_path / "gradebook.db")
-    with monkeypatch.context() as impatient:
-        impatient.setattr(folders, "PATIENCE", 0.2)
+    other = sqlite3.connect(tmp_path / "gradebook.db", isolation_level=None, check_same_thread=False)
+    run = pool.run
+
+    def locked(job: Job) -> jobs.Outcome:
+        """Another program takes the gradebook for itself as soon as there is a job."""
+        if not other.in_transaction:
+            other.execute("BEGIN EXCLUSIVE")
+        return run(job)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pool, "run", locked)
+        patch.setattr(folders, "PATIENCE", 0.2)
         with pytest.raises(OSError, match="The gradebook is in use: close what has it open") as error:
-            grade.grade(undisturbed[0], tmp_path, pool=locking)
+            grade.grade(undisturbed[0], tmp_path)
     assert command.stopped(error.value)[0] == 3
 
-    threading.Timer(1.0, locking.other.execute, ["ROLLBACK"]).start()
-    assert_goes_on(tmp_path, undisturbed, pool=locking)
-    locking.other.close()
+    threading.Timer(1.0, other.execute, ["ROLLBACK"]).start()
+    assert_goes_on(tmp_path, undisturbed)
+    other.close()

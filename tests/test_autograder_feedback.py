@@ -83,15 +83,13 @@ def handed_in(*cells, why: str = "Because.") -> nbformat.NotebookNode:
     return notebook_of([*found, *cells])
 
 
-WAITS = CellMark(None, None, None, waits=True, worth=3.0)
-MARKED = CellMark(1.5, None, None, waits=False, worth=2.0)
+WAITS = CellMark(waits=True, worth=3.0)
+MARKED = CellMark(1.5, worth=2.0)
 
 
 def mark_of(comments: Mapping[str, str] = {}, **cells: CellMark) -> Mark:
     """What the gradebook says of Ada; nobody has read her words."""
-    about = {"first_name": "", "last_name": "", "email": "", "lms_user_id": ""}
-    about |= {"submitted": True, "timestamp": None, "penalty": 0.0, "worth": 5.0}
-    return Mark("Ada", **about, cells={"test": MARKED, "why": WAITS} | cells, comments={**comments})
+    return Mark("Ada", worth=5.0, cells={"test": MARKED, "why": WAITS} | cells, comments={**comments})
 
 
 def made(*cells, result: Result | None = None, mark: Mark | None = None) -> str:
@@ -174,7 +172,7 @@ def test_nothing_of_the_masters_hidden_tests(master):
             if cell not in graded:
                 cell.outputs = [output_of("stream", text="fine\n")]
     results = [CellResult(cell.id, 0.5, cell.metadata.nbgrader.points, "done", ("m",)) for cell in graded]
-    cells = {one.cell: CellMark(0.5, None, None, waits=False, worth=one.worth) for one in results}
+    cells = {one.cell: CellMark(0.5, worth=one.worth) for one in results}
     html = page(notebook, released, Result("Ada", master.stem, tuple(results)), mark_of(**cells))
     assert len(html) < 200_000
     assert "BEGIN HIDDEN" not in html
@@ -277,34 +275,26 @@ STRANGE = (
     "</title></pre></td><script>alert(1)</script><img src=x onerror=alert(1)> \"'><style>body {}</style>"
     f" <base href={AWAY}> [x](javascript:alert(1)) &lt;b&gt; &#8238; {{{{7*191}}}} \u202e\u2066\ufeff\x00\x1b[31m"
 )
-PLACES = "markdown code raw stream error student task sentence status message repair comment".split()
-HOSTILE = [
-    *((place, text) for text in (STRANGE, "W" * 3_000) for place in PLACES),
-    ("markdown", f"![svg](data:image/svg+xml;base64,{base64_of(b'<svg onload=alert(1) />')})"),
-    ("stream", "\x1b]8;;javascript:alert(1)\x1b\\click\x1b]8;;\x1b\\ <\x1b]0;x\x07script>alert(1)</script>"),
-]
+TEXTS = (STRANGE, "W" * 3_000)
+PICTURE = f"![svg](data:image/svg+xml;base64,{base64_of(b'<svg onload=alert(1) />')})"
+LINK = "\x1b]8;;javascript:alert(1)\x1b\\click\x1b]8;;\x1b\\ <\x1b]0;x\x07script>alert(1)</script>"
 
 
-def hostile_page(*inputs: tuple[str, str]) -> str:
-    """The page of a submission with all these in it."""
-    at = {place: [text for found, text in inputs if found == place] for place, _ in inputs}
-    streams = [output("stream", name="stdout", text=text) for text in at.get("stream", [])]
-    errors = [output("error", ename=t, evalue=t, traceback=[t]) for t in at.get("error", [])]
-    kinds = ("markdown", "code", "raw")
-    cells = [code_cell(text, cell_type=kind) for kind in kinds for text in at.get(kind, [])]
-    parts = [Part(task, "r", "s", 1, True) for task in at.get("task", [])]
-    parts += [Part("double", "r", sentence, 1, False) for sentence in at.get("sentence", [])]
-    status = "".join(at.get("status", ["done"]))
-    tested = CellResult("test", 1.5, 2, status, tuple(at.get("message", [])), tuple(parts))
-    name = " ".join(at.get("student", ["Ada"]))
-    result = Result(name, name, (tested,), repairs=tuple(at.get("repair", [])))
-    mark = mark_of({"test": "".join(at.get("comment", []))})
-    return page(handed_in(*cells, *streams, *errors), RELEASED, result, mark)
+def hostile_page() -> str:
+    """The page of a submission with such texts wherever one can come in."""
+    kinds, both = ("markdown", "code", "raw"), " ".join(TEXTS)
+    cells = [code_cell(text, cell_type=kind) for kind in kinds for text in (*TEXTS, PICTURE)]
+    cells += [output("stream", name="stdout", text=text) for text in (*TEXTS, LINK)]
+    cells += [output("error", ename=text, evalue=text, traceback=[text]) for text in TEXTS]
+    parts = [Part(text, "r", "s", 1, True) for text in TEXTS]
+    parts += [Part("double", "r", text, 1, False) for text in TEXTS]
+    tested = CellResult("test", 1.5, 2, both, TEXTS, tuple(parts))
+    return made(*cells, result=Result(both, both, (tested,), repairs=TEXTS), mark=mark_of({"test": both}))
 
 
 def test_hostile_input_is_text():
     """The page has no other elements than without it, and no attribute that it does not write itself."""
-    html = hostile_page(*HOSTILE)
+    html = hostile_page()
     found = Reader(html).found
     known = {tag for tag, _ in Reader(made()).found} | set("tr td ul li b code".split())
     assert {tag for tag, _ in found} <= known
@@ -350,7 +340,7 @@ def view(chromium):
 
 def test_in_a_browser_hostile_input_does_nothing(view, tmp_path):
     file = tmp_path / "page.html"
-    file.write_text(hostile_page(*HOSTILE), encoding="utf-8")
+    file.write_text(hostile_page(), encoding="utf-8")
     view.open(file)
     title = view.evaluate("document.title")
     view.page.wait_for_timeout(30)

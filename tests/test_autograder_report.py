@@ -30,12 +30,12 @@ WAITS = None  # in place of points
 def mark(student: str, points: dict | None, penalty: float = 0.0, **more) -> Mark:
     """Points by cell; None hands in nothing, and None in place of points waits for a person."""
     cells = {
-        name: CellMark(earned, None, None, waits=earned is WAITS, worth=WORTH.get(name, 1.0))
+        name: CellMark(earned, waits=earned is WAITS, worth=WORTH.get(name, 1.0))
         for name, earned in (points or {}).items()
     }
-    about = {"first_name": "", "last_name": "", "email": "", "lms_user_id": "", **more}
-    about = {"submitted": points is not None, "penalty": penalty, "late": penalty > 0} | about
-    return Mark(student, **{"timestamp": datetime(2026, 3, 5, 17, 4), **about}, worth=12.0, cells=cells)
+    about = {"submitted": points is not None, "penalty": penalty, "late": penalty > 0}
+    about |= {"timestamp": datetime(2026, 3, 5, 17, 4), **more}
+    return Mark(student, **about, worth=12.0, cells=cells)
 
 
 def result(student: str, *cells: CellResult, **more) -> Result:
@@ -100,7 +100,7 @@ def test_a_penalty_is_taken_off_and_no_score_is_below_zero():
 
 
 def test_a_persons_points_count_instead_and_extra_ones_on_top():
-    cell = CellMark(auto=1.0, manual=3.0, extra=2.0, waits=False, worth=4.0)
+    cell = CellMark(auto=1.0, manual=3.0, extra=2.0, worth=4.0)
     found = numbers(NAME, [replace(mark("a", {}), cells={FIRST: cell})], [])
     assert found["scores"] == [1.25]
     assert found["bins"][-1] == {"start": 0.9, "end": 1.0, "complete": 1, "waiting": 0}

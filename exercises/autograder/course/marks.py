@@ -34,11 +34,11 @@ POINTS = (Grade.auto_score, Grade.manual_score, Grade.extra_credit, Grade.needs_
 class CellMark:
     """What a submission got for one graded cell."""
 
-    auto: float | None  # points of the tests
-    manual: float | None  # of a person instead
-    extra: float | None  # of a person on top
-    waits: bool  # whether a person has yet to look at it
-    worth: float  # the most it gives, but for what is extra
+    auto: float | None = None  # points of the tests
+    manual: float | None = None  # of a person instead
+    extra: float | None = None  # of a person on top
+    waits: bool = False  # whether a person has yet to look at it
+    worth: float = field(kw_only=True)  # the most it gives, but for what is extra
 
     @property
     def earned(self) -> float:
@@ -51,15 +51,15 @@ class Mark:
     """A student's mark for an assignment; students who handed in nothing have one too."""
 
     student: str  # the id
-    # As nbgrader has them, or "":
-    first_name: str
-    last_name: str
-    email: str
-    lms_user_id: str
-    submitted: bool  # whether anything of theirs is in the gradebook
-    timestamp: datetime | None  # when it was handed in, in UTC, or None
-    penalty: float  # for being late
-    worth: float  # the most that there is to earn
+    # As nbgrader has them:
+    first_name: str = ""
+    last_name: str = ""
+    email: str = ""
+    lms_user_id: str = ""
+    submitted: bool = True  # whether anything of theirs is in the gradebook
+    timestamp: datetime | None = None  # when it was handed in, in UTC
+    penalty: float = 0.0  # for being late
+    worth: float = field(kw_only=True)  # the most that there is to earn
     cells: dict[str, CellMark] = field(default_factory=dict)  # by grade id, in the order of the assignment
     comments: dict[str, str] = field(default_factory=dict)  # a person's, by grade id
     late: bool = False  # whether it was handed in after it was due
@@ -102,13 +102,13 @@ def marks(url: str, assignment: str) -> list[Mark]:
                     submission is not None,
                     submission and submission.timestamp,
                     (submission and submission.late_submission_penalty) or 0.0,
-                    known.max_score,
-                    {
-                        name: CellMark(*given[name], cell.max_score)
+                    worth=known.max_score,
+                    cells={
+                        name: CellMark(*given[name], worth=cell.max_score)
                         for name, cell in cells.items()
                         if name in given
                     },
-                    {name: text for name, (text,) in comments.get(student.id, {}).items() if text},
+                    comments={name: text for name, (text,) in comments.get(student.id, {}).items() if text},
                     late=bool(submission and submission.total_seconds_late),
                 )
             )
