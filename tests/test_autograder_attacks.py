@@ -28,17 +28,17 @@ from nbgrader.api import Gradebook
 from exercises.autograder.batch import grade, grading
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.running import notebook
+from exercises.autograder.running.forker import processes_below
 from exercises.autograder.running.runner import Cell
 from exercises.autograder.running.worker import Worker
 from tests.attack_fixtures.attack import ANSWERS, EARNS, EXTRA_TESTS, LAST, PRELUDE, Attack
 from tests.attack_fixtures.notebooks import EARNS as FILE_EARNS
 from tests.attack_fixtures.notebooks import NOTEBOOKS
 from tests.attacks import ATTACKS, neighbours
+from tests.submissions import MASTER, NAME, RELEASED, hand_in, read
 from transformer_lessons.tools.submission import is_ungraded
 
 ROOT = Path(__file__).parents[1]
-NAME = "ps01_embeddings_attention"
-MASTER, RELEASED = (ROOT / "exercises" / kind / NAME / f"{NAME}.ipynb" for kind in ("source", "release"))
 LIMITS = Limits(cell_seconds=2.0, seconds=40.0, memory=256 << 20)
 # A cell or test may take its time, a moment to say so, and a new process if it says nothing; on a busy machine.
 PATIENCE = 10.0
@@ -82,7 +82,7 @@ def cells_of(attacks: tuple[Attack, ...], places: dict) -> list[Cell]:
 @cache
 def cells(path: Path) -> list[nbformat.NotebookNode]:
     """Of a notebook, read once."""
-    return nbformat.read(path, as_version=4).cells
+    return read(path).cells
 
 
 @cache
@@ -214,25 +214,17 @@ class Bench:
         finally:
             over.set()
             watcher.join()
-        found.left = children(forker())
+        found.left = processes_below(forker())
         return found
 
     def _watch(self, found: Graded, over: threading.Event) -> None:
-        """The tests' process is a child of the forking one, and so is the keeper of a box, which is small."""
+        """The tests' process is the only one below the forking one that could hold so much: a box has a limit."""
         started = forker()
         while not over.wait(0.05):
-            for pid in children(started):
+            for pid in processes_below(started):
                 with suppress(OSError):  # of one that has just ended
                     held = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
                     found.memory = max(found.memory, int(held[1]) >> 10 if held else 0)
-
-
-def children(pid: int | None) -> list[int]:
-    """Of a process without threads."""
-    try:
-        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
 
 
 def forker() -> int | None:
@@ -373,7 +365,7 @@ def test_unprotected_it_succeeds(name, unprotected):
 def handed_in(name: str) -> nbformat.NotebookNode:
     """The student version with the honest answers, and then changed."""
     answers = {cell.id: cell.source for cell in cells(MASTER)} | ANSWERS
-    notebook = nbformat.read(RELEASED, as_version=4)
+    notebook = read(RELEASED)
     for cell in notebook.cells:
         if cell.id.startswith(("ps01-1-", "ps01-2-", "ps01-5-largest-")) or cell.id == "ps01-4-answer":
             cell.source = answers[cell.id] if cell.metadata.nbgrader.solution else cell.source
@@ -386,10 +378,7 @@ def batch(bench, tmp_path_factory):
     """The notebooks graded in one batch, by the worker that has seen all other attacks."""
     source, course = tmp_path_factory.mktemp("handed in"), tmp_path_factory.mktemp("batch") / "course"
     names = list(NOTEBOOKS)
-    for number, name in enumerate(names):
-        (source / f"student{number:02}").mkdir()
-        text = json.dumps(handed_in(name))
-        (source / f"student{number:02}" / f"{NAME}.ipynb").write_text(text, encoding="utf-8")
+    hand_in(source, **{f"student{number:02}": handed_in(name) for number, name in enumerate(names)})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(notebook, "worker", lambda _: bench.worker)
         patch.setattr(grading, "Limits", lambda: LIMITS)
@@ -418,7 +407,7 @@ def test_notebook(name, batch, bench):
         assert gradebook.find_submission(NAME, student).score == sum(earned.values())
     written = course / "autograded" / student / NAME / f"{NAME}.ipynb"
     assert written.stat().st_size < 1_000_000
-    shown = nbformat.read(written, as_version=4).cells
+    shown = read(written).cells
     assert sum(len(json.dumps(cell.outputs, indent=1)) for cell in shown if "outputs" in cell) < 200_000
     page = (course / "feedback" / student / NAME / f"{NAME}.html").read_text(encoding="utf-8")
     assert len(page.encode()) < 1_000_000
