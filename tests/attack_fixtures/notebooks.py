@@ -47,16 +47,12 @@ class Handed:
     Attributes:
         tries: what it tries, in one line.
         change: of an honest one.
-        earns: by test, where it is not `EARNS`.
-        why: why that is so.
         at_most: its honest code may earn less.
         refused: it need not be graded, if it is put aside with a reason.
     """
 
     tries: str
     change: Callable[[NotebookNode, dict[str, NotebookNode]], None]
-    earns: dict[str, float] | None = None
-    why: str = ""
     at_most: bool = False
     refused: bool = False
 
@@ -114,12 +110,11 @@ def _retyped(notebook, cells):
             cells[name].pop(key, None)
 
 
-def _metadata(**changes) -> Callable:
-    def change(notebook, cells):
-        for name in TESTS:
-            cells[name].metadata.nbgrader.update(changes)
-
-    return change
+def _unlocked(notebook, cells):
+    about = {"locked": False, "grade": False, "solution": True}
+    about |= {"checksum": "0" * 32, "points": 1000, "schema_version": 99}
+    for name in TESTS:
+        cells[name].metadata.nbgrader.update(about)
 
 
 def _forged_outputs(notebook, cells):
@@ -139,20 +134,13 @@ def _locked_changed(notebook, cells):
 
 
 def _notebook_metadata(notebook, cells):
-    notebook.metadata = NotebookNode.fromkeys([])
-    notebook.metadata.update(
-        {
-            "kernelspec": {
-                "name": "bash",
-                "display_name": "B",
-                "language": "bash",
-                "argv": ["touch", "attack-mark"],
-            },
-            "language_info": {"name": "bash", "file_extension": ".sh", "nbconvert_exporter": "script"},
-            "widgets": {"application/vnd.jupyter.widget-state+json": {"state": {"x": {}}}},
-            "celltoolbar": "Create Assignment",
-            "nbgrader": {"score": 28},
-        }
+    bash = {"name": "bash", "display_name": "B", "language": "bash", "argv": ["touch", "attack-mark"]}
+    notebook.metadata = NotebookNode(
+        kernelspec=bash,
+        language_info={"name": "bash", "file_extension": ".sh", "nbconvert_exporter": "script"},
+        widgets={"application/vnd.jupyter.widget-state+json": {"state": {"x": {}}}},
+        celltoolbar="Create Assignment",
+        nbgrader={"score": 28},
     )
     for cell in notebook.cells:
         cell.metadata["tags"] = ["raises-exception", "skip-execution", "remove_cell", "parameters"]
@@ -161,13 +149,13 @@ def _notebook_metadata(notebook, cells):
 
 def _wild_names(notebook, cells):
     about = {"grade": False, "locked": False, "schema_version": 3, "solution": True, "task": False}
-    for text in (
+    for name in (
         "../../../attack-mark",
         "<script>alert(1)</script>",
         "x'; DROP TABLE grade; --",
         "x" * 10_000,
     ):
-        notebook.cells.append(new_code_cell("1", metadata={"nbgrader": about | {"grade_id": text}}))
+        notebook.cells.append(new_code_cell("1", metadata={"nbgrader": about | {"grade_id": name}}))
 
 
 def _texts(notebook, cells):
@@ -199,9 +187,8 @@ display({"text/plain": "\\udfff", "text/\\udfff": "x"}, raw=True, metadata={"\\u
 raise ValueError("\\ud83d")
 """
     notebook.cells.insert(1, new_code_cell(code))
-    cells[
-        "ps01-5-capped-answer"
-    ].source = "def soft_capped_attention(*args):\n    raise ValueError('\\ud800')"
+    answer = cells["ps01-5-capped-answer"]
+    answer.source = "def soft_capped_attention(*args):\n    raise ValueError('\\ud800')"
 
 
 def _flood(notebook, cells):
@@ -222,19 +209,13 @@ def forge():
 forge()
 """
     notebook.cells.insert(1, new_code_cell(flood))
-    cells[
-        "ps01-5-capped-answer"
-    ].source = "def soft_capped_attention(*args):\n    raise ValueError('\\n' * 200_000)"
+    answer = cells["ps01-5-capped-answer"]
+    answer.source = "def soft_capped_attention(*args):\n    raise ValueError('\\n' * 200_000)"
 
 
 def _deep(notebook, cells):
-    for text in (
-        "x = " + "(" * 5_000 + ")" * 5_000,
-        "-" * 50_000 + "1",
-        "f'{" * 200,
-        "lambda: " * 20_000,
-        "\x00",
-    ):
+    nested = "x = " + "(" * 5_000 + ")" * 5_000
+    for text in (nested, "-" * 50_000 + "1", "f'{" * 200, "lambda: " * 20_000, "\x00"):
         notebook.cells.insert(3, new_code_cell(text))
 
 
@@ -245,19 +226,13 @@ NOTEBOOKS = {
     "nothing locked": Handed(
         "nothing but answers, and own names for all that tests use",
         _nothing_locked,
-        at_most=True,
-        why="the answers may stand before what they need",
+        at_most=True,  # the answers may stand before what they need
     ),
     "renamed": Handed("tests renamed, that end with a number", _renamed),
     "exchanged": Handed("two tests that have each other's name", _exchanged),
     "own tests": Handed("an own cell with a test's name, the test without, and a further test", _own_tests),
     "retyped": Handed("tests turned into text and raw cells", _retyped),
-    "unlocked": Handed(
-        "tests declared answers, worth a thousand points",
-        _metadata(
-            locked=False, grade=False, solution=True, checksum="0" * 32, points=1000, schema_version=99
-        ),
-    ),
+    "unlocked": Handed("tests declared answers, worth a thousand points", _unlocked),
     "outputs": Handed("outputs with points", _forged_outputs),
     "locked cells": Handed("cells of the instructor's with other text", _locked_changed),
     "metadata": Handed("another language, a kernel of its own, tags that tools obey", _notebook_metadata),
