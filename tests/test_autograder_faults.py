@@ -14,6 +14,7 @@ import threading
 import time
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -303,19 +304,14 @@ def test_the_command_is_killed_and_nothing_of_it_stays_and_then_it_goes_on(undis
     assert_goes_on(tmp_path, undisturbed)
 
 
-class Disposed:
-    """Somebody presses Ctrl-C while Python disposes of it."""
-
-    def __del__(self):
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0.01)
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_interruption_that_python_drops_is_heeded_all_the_same(undisturbed, tmp_path, monkeypatch):
+    def dropped(*_):
+        with suppress(KeyboardInterrupt):  # as Python does while it disposes of an object
+            signal.raise_signal(signal.SIGINT)
+
     before = signal.getsignal(signal.SIGINT)
     grading.heed_interruptions()
-    monkeypatch.setattr(grading.Grading, "check_masters", lambda *_: Disposed() and None)
+    monkeypatch.setattr(grading.Grading, "check_masters", dropped)
     with pytest.raises(KeyboardInterrupt):
         grade.grade(undisturbed[0], tmp_path)
     grading.heed_interruptions()
