@@ -8,7 +8,6 @@ answers right, several times. (``pytest tests/test_autograder_agreement.py`` com
 Writes ``transformer_lessons/records/agreement.json``.
 """
 
-import argparse
 import json
 import logging
 import tempfile
@@ -25,7 +24,7 @@ from nbgrader.api import Gradebook
 from tqdm import tqdm
 from traitlets.config import Config
 
-from benchmarks.measuring import write
+from benchmarks.measuring import program, write
 from exercises import release
 from exercises.autograder.rehearse import students
 from exercises.autograder.running import job
@@ -126,7 +125,7 @@ def spent(found: list[dict]) -> dict:
 
 def main() -> None:
     """Compare, print what differs, and write the record."""
-    argparse.ArgumentParser(prog="python -m benchmarks.agreement", description=__doc__).parse_args()
+    program("agreement", __doc__).parse_args()
     logging.getLogger("traitlets").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as name:

@@ -1,37 +1,38 @@
 """How threads should wait beside others: ``python -m benchmarks.busy`` (five minutes on two CPU cores).
 
 Threads that spin are back at once, and keep everybody else from their core; those that sleep have to be woken.
-In each round, a process for each way of waiting trains as ``lessons train`` does, alone and then beside two that
-never rest. Alone, a step counts in the round where it took least, as whatever else the machine does adds to it.
+In each round, a process for each way of waiting trains what ``lessons train`` does, alone and then beside two
+that never rest. Alone, a step counts in the round where it took least: whatever else the machine does adds to it.
 """
 
-import argparse
 import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from itertools import pairwise
 from statistics import mean, median
+from time import perf_counter
 
 import torch
 from tqdm import tqdm
 
+from benchmarks.measuring import program
 from transformer_lessons.trainer.runs import new_trainer
 from transformer_lessons.trainer.tasks import NumberWords
 
-DEFAULT, PACKAGE, STEPS = "default", "transformer_lessons", 12
+DEFAULT, PACKAGE, STEPS, ROUNDS = "default", "transformer_lessons", 12, 4
 WAYS = [DEFAULT, "OMP_WAIT_POLICY=PASSIVE", *(f"GOMP_SPINCOUNT={n}" for n in (200, 2_000, 20_000)), PACKAGE]
 
 
 def steps(number: int) -> list[float]:
     """The milliseconds of each, in a run of so many."""
     task = NumberWords()
-    config = replace(task.training, steps=number)
-    trainer = new_trainer(task, task.tokenisers(), task.sizes, config, torch.device("cpu"))
-    trainer.run(progress=False)
-    tokens = [int((trainer.batches[step].tgt_out != 0).sum()) for step in range(number)]
-    rates = [record["tokens_per_second"] for record in trainer.history]
-    return [1000 * n / rate for n, rate in zip(tokens, rates, strict=True)]
+    trainer = new_trainer(task, task.tokenisers(), task.sizes, task.training, torch.device("cpu"))
+    clock = [perf_counter()]
+    for _ in range(number):
+        trainer.train_step()
+        clock.append(perf_counter())
+    return [1000 * (after - before) for before, after in pairwise(clock)]
 
 
 def report() -> None:
@@ -57,9 +58,8 @@ def measured(way: str) -> tuple[list[float], list[float]]:
 
 def main() -> None:
     """Measure in rounds and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.busy", description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=4, help="(default: %(default)s)")
-    rounds = [{way: measured(way) for way in WAYS} for _ in tqdm(range(parser.parse_args().rounds))]
+    program("busy", __doc__).parse_args()
+    rounds = [{way: measured(way) for way in WAYS} for _ in tqdm(range(ROUNDS))]
     alone = {way: mean(map(min, zip(*(found[way][0] for found in rounds), strict=True))) for way in WAYS}
     busy = {way: median(mean(found[way][1]) for found in rounds) for way in WAYS}
     print(f"{'':24}  ms a step  speed of default  ms beside others  time of best")

@@ -4,7 +4,6 @@ Each trains by the chapter's own cells, from some seeds, and writes ``transforme
 which the chapter shows. A quiet machine has two cores for it.
 """
 
-import argparse
 import math
 import re
 import tempfile
@@ -19,7 +18,7 @@ import nbformat
 import torch
 from tqdm import tqdm
 
-from benchmarks.measuring import write
+from benchmarks.measuring import program, write
 from transformer_lessons.data.files import read_json
 from transformer_lessons.tools.cli import main as lessons
 from transformer_lessons.trainer.evaluation import evaluate_number_words
@@ -211,8 +210,7 @@ EXPERIMENTS = {experiment.__name__: experiment for experiment in ALL}
 
 if __name__ == "__main__":
     about = "\n".join(f"{name}: {work.__doc__.splitlines()[0]}" for name, work in EXPERIMENTS.items())
-    shown = {"formatter_class": argparse.RawDescriptionHelpFormatter, "description": about}
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.experiments", **shown)
+    parser = program("experiments", about)
     parser.add_argument("name", choices=EXPERIMENTS)
     chosen = parser.parse_args().name
     write(chosen, **EXPERIMENTS[chosen]())

@@ -22,7 +22,7 @@ from torch.utils.benchmark import Timer
 
 from benchmarks import multi30k
 from benchmarks.contenders import Same
-from benchmarks.measuring import measure
+from benchmarks.measuring import Parts, measure
 from benchmarks.peers import on_full_batches, translating
 from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.config import TransformerConfig
@@ -216,9 +216,7 @@ def captions(device: torch.device) -> dict:
     return {way: multi30k.measure(*given, anew=way != "replayed") for way in ("replayed", "launched anew")}
 
 
-def parts(
-    device: torch.device, rounds: int, tiny: TransformerConfig | None = None
-) -> dict[str, Callable[[], dict]]:
+def parts(device: torch.device, rounds: int, tiny: TransformerConfig | None = None) -> Parts:
     """What is measured, in order; the first five with a tiny model at small sizes, too."""
     base, big = tiny or TransformerConfig.base(), tiny or TransformerConfig.big()
     rows = 50 if tiny else 25_000
@@ -237,4 +235,4 @@ def parts(
 
 if __name__ == "__main__":
     device = choose_device("auto")
-    measure("gpu", parts(device, rounds=7), device.type)
+    measure("gpu", __doc__, parts(device, rounds=7), device.type)

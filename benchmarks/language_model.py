@@ -7,15 +7,13 @@ way into ``transformer_lessons/records/language_model.json``; the chapter shows 
 The text is the prose of the chapters as it was on 2026-11-25, without code, tables, displayed formulas and links.
 """
 
-import argparse
-
 import torch
 from safetensors.torch import save_file
 from tqdm import tqdm
 
 from benchmarks import RECORDS
 from benchmarks.experiments import chapter
-from benchmarks.measuring import write
+from benchmarks.measuring import program, write
 from transformer_lessons.data.files import replacing
 from transformer_lessons.variants.language_model import speculate
 
@@ -42,7 +40,7 @@ def trained(name: str, book: dict) -> tuple[torch.nn.Module, dict]:
 
 def main() -> None:
     """Train both and store them."""
-    argparse.ArgumentParser(prog="python -m benchmarks.language_model", description=__doc__).parse_args()
+    program("language_model", __doc__).parse_args()
     book = chapter("19_a_language_model")
     book["speculate"] = speculate  # the package's is the chapter's, word for word
     PRETRAINED.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Speeds of contenders that take turns, the rate of products of matrices, and records written part by part."""
+"""What benchmarks share: their programs, speeds of contenders that take turns, and records."""
 
 import argparse
 import statistics
@@ -17,6 +17,15 @@ from transformer_lessons.trainer.runs import versions
 
 OURS = "ours"
 Speeds = dict[str, list[float]]  # in each round
+Parts = dict[str, Callable[[], dict]]  # of a record, and what measures them
+
+
+def program(name: str, about: str) -> argparse.ArgumentParser:
+    """The arguments of ``python -m benchmarks.NAME``, whose ``--help`` says what it is about."""
+    as_written = argparse.RawDescriptionHelpFormatter
+    return argparse.ArgumentParser(
+        f"python -m benchmarks.{name}", description=about, formatter_class=as_written
+    )
 
 
 def interleave(contenders: dict[str, Callable[[], int]], rounds: int, steps: int) -> Speeds:
@@ -65,10 +74,10 @@ def write(name: str, device: str = "cpu", **found: object) -> None:
 
 
 def measure(
-    name: str, parts: dict[str, Callable[[], dict]], device: str, packages: tuple[str, ...] = (), **made_with
+    name: str, about: str, parts: Parts, device: str, packages: tuple[str, ...] = (), **made_with: object
 ) -> None:
     """A program with parts, or those that ``--only`` names: each is printed, and the record written after it."""
-    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}")
+    parser = program(name, about)
     parser.add_argument("--only", default="", metavar="TEXT", help="parts with TEXT in their names")
     only = parser.parse_args().only
     made_with |= {package: version(package) for package in packages}  # or it ends, before hours are spent

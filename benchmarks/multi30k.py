@@ -8,7 +8,6 @@ as training time is what a user waits for, from the first batch to the last step
 Writes ``transformer_lessons/records/multi30k.json`` or ``multi30k_long.json``, which chapter 16 shows.
 """
 
-import argparse
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from benchmarks.contenders import real_tokens
-from benchmarks.measuring import write
+from benchmarks.measuring import program, write
 from transformer_lessons.data.batches import Batches, TokenBatches
 from transformer_lessons.fast import accelerate
 from transformer_lessons.trainer import TrainingConfig, checkpoints, configs
@@ -65,7 +64,7 @@ def about(data: TokenBatches, vocabulary: int) -> dict:
 
 def main() -> None:
     """The task's own recipe once, on a CPU, or the long one, three times."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.multi30k")
+    parser = program("multi30k", __doc__)
     parser.add_argument("--long", action="store_true", help="the recipe multi30k-long, from three seeds")
     is_long, task = parser.parse_args().long, TASKS["multi30k"]
     recipe = configs.find("multi30k-long") if is_long else None

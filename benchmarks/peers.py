@@ -31,7 +31,7 @@ from benchmarks.contenders import (
     real_tokens,
     without_cache,
 )
-from benchmarks.measuring import OURS, compared, interleave, matrices, measure, share
+from benchmarks.measuring import OURS, Parts, compared, interleave, matrices, measure, share
 from transformer_lessons import decoding
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import number_words
@@ -161,7 +161,7 @@ def sentences(beam_size: int, rounds: int) -> dict:
     return compared(interleave(steps, rounds, 1))
 
 
-def parts(rounds: int) -> dict[str, Callable[[], dict]]:
+def parts(rounds: int) -> Parts:
     """What is measured, in order."""
     full = partial(on_full_batches, rounds=rounds, device="cpu")
     decode = partial(translating, rounds=rounds, device="cpu")
@@ -178,4 +178,4 @@ def parts(rounds: int) -> dict[str, Callable[[], dict]]:
 
 if __name__ == "__main__":
     packages, threads = ("transformers", "ctranslate2", "x-transformers"), torch.get_num_threads()
-    measure("peers", parts(ROUNDS), "cpu", packages, threads=threads, rounds=ROUNDS)
+    measure("peers", __doc__, parts(ROUNDS), "cpu", packages, threads=threads, rounds=ROUNDS)

@@ -9,7 +9,6 @@ sequences; "no positions" is a control.
 Writes ``transformer_lessons/records/table3.json``, which the page "The paper, checked" shows; half an hour.
 """
 
-import argparse
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -18,7 +17,7 @@ from itertools import product
 import torch
 
 from benchmarks.experiments import each
-from benchmarks.measuring import write
+from benchmarks.measuring import program, write
 from transformer_lessons.attention import MultiHeadAttention
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import Batches, make_batch
@@ -166,7 +165,7 @@ def by_length(model: Transformer, count: int = 100) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    argparse.ArgumentParser(prog="python -m benchmarks.table3", description=__doc__).parse_args()
+    program("table3", __doc__).parse_args()
     found = each(run, product(range(len(ROWS)), range(SEEDS)))
     settings = {"training": asdict(CONFIG), "seeds": SEEDS, "numbers": NUMBERS}
     write("table3", settings=settings, runs=[entry for runs in found.values() for entry in runs])

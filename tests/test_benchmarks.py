@@ -45,7 +45,7 @@ def test_a_part_is_measured_again_beside_the_others(tmp_path, monkeypatch, capsy
     monkeypatch.setattr(measuring, "RECORDS", tmp_path)
     monkeypatch.setattr("sys.argv", ["one", "--only", "b"])
     (tmp_path / "one.json").write_text('{"a": 1, "b": 2, "made_with": {"torch": "old", "threads": 1}}')
-    measuring.measure("one", {"a": lambda: 3, "b": lambda: 4}, "cpu", ("torch",), threads=5)
+    measuring.measure("one", "About it.", {"a": lambda: 3, "b": lambda: 4}, "cpu", ("torch",), threads=5)
     found = json.loads((tmp_path / "one.json").read_text())
     assert (found["a"], found["b"], found["made_with"]["threads"]) == (1, 4, 5)
     assert found["made_with"]["torch"] == torch.__version__
