@@ -13,10 +13,10 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from book.notebooks import chapters
+from book.notebooks import chapters, prose
 from transformer_lessons.checks.message import place
 from transformer_lessons.checks.symptoms import SYMPTOMS, difference, known
-from transformer_lessons.data.files import read_json, replacing
+from transformer_lessons.data.files import replacing
 from transformer_lessons.tools import submission
 
 BOOK = Path(__file__).parent
@@ -62,8 +62,7 @@ def places() -> str:
     """For each anchor its place in words, and its page."""
     found = {}
     for path in chapters():
-        cells = [cell for cell in read_json(path)["cells"] if cell["cell_type"] == "markdown"]
-        text = "\n\n".join("".join(cell["source"]) for cell in cells)
+        text = prose(path)
         title = re.search(r"^# (?:\d+\. )?(.+)$", text, re.MULTILINE)[1]
         for anchor in ANCHOR.finditer(text):
             own = re.match(r'(?:<a id="[^"]+"></a>|\s)*## (\d+\.\d+) (.+)', text[anchor.end() :])

@@ -10,10 +10,9 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
-import nbformat
 import torch
 
-from book.notebooks import chapters
+from book.notebooks import chapters, prose
 from transformer_lessons.data import number_words
 from transformer_lessons.tools import one_page
 from transformer_lessons.tools.attention_maps import attention_maps
@@ -58,11 +57,7 @@ def parts() -> list[dict]:
 
 def pages() -> dict[str, tuple[str, str]]:
     """The page and the title of each chapter, by its number."""
-    titles = {
-        path.stem: nbformat.read(path, as_version=4).cells[0].source.split("\n")[0]
-        for path in chapters()
-        if path.stem[0].isdigit()
-    }
+    titles = {path.stem: prose(path).split("\n")[0] for path in chapters("[0-9]*")}
     return {stem[:2]: (f"{stem}.html", title.lstrip("# ")) for stem, title in titles.items()}
 
 

@@ -5,6 +5,7 @@ from run to run without meaning anything (times, versions, random ids) is taken 
 """
 
 import sys
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -21,9 +22,16 @@ METADATA = ("accelerator", "colab")
 CELL_METADATA = ("tags", "mystnb", "nbgrader", "jupyter", "deletable", "editable")
 
 
-def chapters() -> list[Path]:
-    """All chapters, in order."""
-    return sorted(CHAPTERS.glob("*.ipynb"))
+def chapters(names: str = "*") -> list[Path]:
+    """All chapters, in order; with ``"[0-9]*"``, those that have a number."""
+    return sorted(CHAPTERS.glob(f"{names}.ipynb"))
+
+
+@cache
+def prose(path: Path) -> str:
+    """The Markdown of a notebook."""
+    cells = nbformat.read(path, as_version=4).cells
+    return "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
 
 
 def normalise(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:

@@ -12,7 +12,7 @@ from functools import cache
 import nbformat
 import pytest
 
-from book.notebooks import chapters, normalise
+from book.notebooks import chapters, normalise, prose
 
 EQUATION = re.compile(r'<a id="(eq:[a-z0-9-]+)"></a>')
 FIGURE = re.compile(r'<figure class="drawing" id="fig-([\w-]+)"')
@@ -22,14 +22,12 @@ HIDDEN = {*FOLDED, "remove-input", "remove-cell", "setup"}
 LARGEST = 500_000  # bytes
 
 on_every_chapter = pytest.mark.parametrize("chapter", chapters(), ids=lambda path: path.stem)
-on_every_numbered_chapter = pytest.mark.parametrize(
-    "chapter", [path for path in chapters() if path.stem[:2].isdigit()], ids=lambda path: path.stem
-)
+on_every_numbered_chapter = pytest.mark.parametrize("chapter", chapters("[0-9]*"), ids=lambda path: path.stem)
 
 
 @cache
-def cells(path, kind: str) -> list:
-    return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == kind]
+def code(path) -> list:
+    return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
 
 
 def setup_cell() -> str:
@@ -39,7 +37,7 @@ def setup_cell() -> str:
     that torch and numpy stay as they are: replacing them under a running kernel breaks it. Elsewhere it installs
     nothing. Everywhere it imports the package before torch, which settles how torch's threads wait.
     """
-    return cells(chapters()[0], "code")[0].source
+    return code(chapters()[0])[0].source
 
 
 def tags(cell) -> set[str]:
@@ -47,11 +45,7 @@ def tags(cell) -> set[str]:
 
 
 def visible(path) -> list:
-    return [cell for cell in cells(path, "code") if not HIDDEN & tags(cell)]
-
-
-def prose(path) -> str:
-    return "\n\n".join(cell.source for cell in cells(path, "markdown"))
+    return [cell for cell in code(path) if not HIDDEN & tags(cell)]
 
 
 def road(path) -> str:
@@ -60,7 +54,7 @@ def road(path) -> str:
 
 
 def outputs(path) -> list:
-    return [output for cell in cells(path, "code") for output in cell.outputs]
+    return [output for cell in code(path) for output in cell.outputs]
 
 
 def drawn(path) -> list[tuple[str, str]]:
@@ -73,7 +67,7 @@ def drawn(path) -> list[tuple[str, str]]:
 
 @on_every_chapter
 def test_was_executed_top_to_bottom_without_complaint(chapter):
-    counts = [cell.execution_count for cell in cells(chapter, "code")]
+    counts = [cell.execution_count for cell in code(chapter)]
     assert counts == [*range(1, len(counts) + 1)]
     assert not [one for one in outputs(chapter) if one.output_type == "error" or one.get("name") == "stderr"]
 
@@ -89,7 +83,7 @@ def test_is_normalised(chapter):
 
 @on_every_chapter
 def test_begins_with_the_setup_cell_that_all_share(chapter):
-    first = cells(chapter, "code")[0]
+    first = code(chapter)[0]
     assert first.source == setup_cell()
     assert "setup" in tags(first)
     assert first.outputs == []
@@ -99,9 +93,7 @@ def test_begins_with_the_setup_cell_that_all_share(chapter):
 def test_every_equation_is_asserted_by_its_cell(chapter):
     labels = EQUATION.findall(prose(chapter))
     assert labels or chapter.stem in ("00_on_one_page", "15_looking_inside")  # which have no formula
-    tagged = [
-        (tag, cell.source) for cell in cells(chapter, "code") for tag in tags(cell) if tag.startswith("eq:")
-    ]
+    tagged = [(tag, cell.source) for cell in code(chapter) for tag in tags(cell) if tag.startswith("eq:")]
     assert sorted(tag for tag, _ in tagged) == sorted(labels)
     assert [tag for tag, source in tagged if not re.search(r"^ *assert ", source, re.MULTILINE)] == []
     # Sphinx puts an equation with \\ into `split`, in which MathJax knows no tags; \cr breaks lines as well.
@@ -119,7 +111,7 @@ def test_fits_the_page_and_reads_well_in_colab_too(chapter):
     text = prose(chapter)
     assert not re.search(r"```\{|:::|\{[a-z:]+\}`|!\[[^]]*\]\((?!https?:)", text)
     assert text.count("<details>") == text.count("</details>")
-    lines = [line for cell in cells(chapter, "code")[1:] for line in cell.source.splitlines()]
+    lines = [line for cell in code(chapter)[1:] for line in cell.source.splitlines()]
     assert [line for line in lines if len(line) > 80] == []
 
 
@@ -173,7 +165,7 @@ def test_the_road_is_short_and_its_minutes_are_honest(chapter):
 
 @on_every_numbered_chapter
 def test_a_fold_says_what_is_in_it(chapter):
-    folded = [cell for cell in cells(chapter, "code") if FOLDED & tags(cell)]
+    folded = [cell for cell in code(chapter) if FOLDED & tags(cell)]
     for cell in folded[1:]:  # after the setup cell, which all chapters share
         title = re.match(r"# @title (.+)", cell.source)[1]  # which Colab shows
         assert cell.metadata.mystnb.code_prompt_show == cell.metadata.mystnb.code_prompt_hide == title

@@ -21,7 +21,7 @@ from IPython.utils.text import DollarFormatter
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from test_book_chapters import cells, setup_cell
+from test_book_chapters import code, setup_cell
 
 from transformer_lessons.tools import cli
 
@@ -57,7 +57,7 @@ on_every_image = pytest.mark.parametrize("image", IMAGES, ids=lambda image: imag
 
 
 def sources(path: Path) -> list[str]:
-    return [cell.source for cell in cells(path, "code")]
+    return [cell.source for cell in code(path)]
 
 
 def run_on_colab(source: str, image: Image, monkeypatch, **colab: object) -> list[str]:
