@@ -23,27 +23,25 @@ BLINDNESS = {  # Machado, Oliveira and Fernandes (2009), severity 1, of linear l
 TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
 
 
+def linear(colour):
+    """Amounts of light."""
+    rgb = np.array(mpl.colors.to_rgb(colour))
+    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+
+
 def contrast(a, b):
     """As WCAG 2.2 defines it."""
-
-    def luminance(colour):
-        parts = mpl.colors.to_rgb(colour)
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-    lighter, darker = sorted((luminance(a), luminance(b)), reverse=True)
+    darker, lighter = sorted(TO_XYZ[1] @ linear(colour) for colour in (a, b))
     return (lighter + 0.05) / (darker + 0.05)
 
 
 def mixed(colour, alpha, ground):
-    pairs = zip(mpl.colors.to_rgb(colour), mpl.colors.to_rgb(ground), strict=True)
-    return mpl.colors.to_hex([alpha * above + (1 - alpha) * below for above, below in pairs])
+    above, below = map(np.array, map(mpl.colors.to_rgb, (colour, ground)))
+    return alpha * above + (1 - alpha) * below
 
 
 def lab(colour, blindness):
-    rgb = np.array(mpl.colors.to_rgb(colour))
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    xyz = TO_XYZ @ (np.array(BLINDNESS[blindness]) @ linear).clip(0, 1) / TO_XYZ.sum(axis=1)
+    xyz = TO_XYZ @ (np.array(BLINDNESS[blindness]) @ linear(colour)).clip(0, 1) / TO_XYZ.sum(axis=1)
     x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
