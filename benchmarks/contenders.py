@@ -141,12 +141,7 @@ def our_steps(batches: Batches | TokenBatches, config: TransformerConfig, *, dev
 
 def by_mkl(step: Step) -> Step:
     """Ours with all products by PyTorch's usual way, as on processors that MKL gives its best code."""
-
-    def same_step() -> int:
-        with patch.object(products, "MKL_HOLDS_BACK", False):
-            return step()
-
-    return same_step
+    return patch.object(products, "MKL_HOLDS_BACK", False)(step)
 
 
 def products_alone(batch: Batch, config: TransformerConfig) -> Step:

@@ -15,29 +15,24 @@ ROOT = Path(__file__).resolve().parents[1]
 ADDRESS = re.compile(r"https://github\.com/([A-Za-z0-9][A-Za-z0-9-]*)/([A-Za-z0-9._-]+?)(?:\.git)?/?")
 
 
-def rewrite(text: str, old: tuple[str, str], new: tuple[str, str]) -> str:
-    """A text with OWNER/NAME and OWNER.github.io/NAME replaced; a longer name that begins so is another's."""
-    owner, name = map(re.escape, old)
-    ours = rf"(?<![\w.-]){owner}(/|\.github\.io/){name}(?![\w-])"
-    return re.sub(ours, lambda found: f"{new[0]}{found[1]}{new[1]}", text)
-
-
 def set_repository(url: str, root: Path = ROOT) -> list[str]:
-    """Rewrite the address everywhere below `root`; the files that changed.
+    """Rewrite OWNER/NAME and OWNER.github.io/NAME everywhere below `root`; the files that changed.
 
     Raises:
         ValueError: for any other address than GitHub's, from where alone Colab opens notebooks.
     """
-    if not (new := ADDRESS.fullmatch(url.strip())):
+    if not (given := ADDRESS.fullmatch(url.strip())):
         raise ValueError(f"expected https://github.com/NAME/REPO, got {url!r}")
     settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    old = ADDRESS.fullmatch(settings["project"]["urls"]["Repository"]).groups()
+    old, new = ADDRESS.fullmatch(settings["project"]["urls"]["Repository"]).groups(), given.groups()
+    # A longer name that begins so is another's.
+    ours = re.compile(r"(?<![\w.-]){}(/|\.github\.io/){}(?![\w-])".format(*map(re.escape, old)))
     search = ["git", "grep", "--files-with-matches", "--null", "-I", "--fixed-strings", "-e", old[1]]
     listed = subprocess.run(search, cwd=root, capture_output=True, check=True, encoding="utf-8").stdout
     changed = []
     for name in sorted(listed.split("\0")[:-1], key=lambda name: name == "pyproject.toml"):
         text = (root / name).read_bytes().decode()
-        if (rewritten := rewrite(text, old, new.groups())) != text:
+        if (rewritten := ours.sub(rf"{new[0]}\g<1>{new[1]}", text)) != text:
             (root / name).write_bytes(rewritten.encode())
             changed.append(name)
     return changed

@@ -7,7 +7,7 @@ import pytest
 
 from book import repository
 
-OLD, NEW = "https://github.com/old-owner/old-name", "https://github.com/New-Owner/new.name"
+OLD, NEW = "https://github.com/old-owner/old-name", "https://github.com/New-Owner/2nd.name"
 FILES = {
     "pyproject.toml": f'[project.urls]\nRepository = "{OLD}"\n',
     "README.md": f"[book](https://old-owner.github.io/old-name/intro.html), {OLD}.\r\n{OLD}.git {OLD}/issues\n",
@@ -43,8 +43,8 @@ def test_every_form_of_the_address_is_rewritten_and_back_again(project):
     before = contents(project)
     assert set(repository.set_repository(NEW, project)) == set(FILES)
     for name, text in FILES.items():
-        wanted = text.replace("old-owner.github.io/old-name", "New-Owner.github.io/new.name")
-        assert contents(project)[name] == wanted.replace("old-owner/old-name", "New-Owner/new.name")
+        wanted = text.replace("old-owner.github.io/old-name", "New-Owner.github.io/2nd.name")
+        assert contents(project)[name] == wanted.replace("old-owner/old-name", "New-Owner/2nd.name")
     assert os.access(project / "run", os.X_OK)
     assert repository.set_repository(NEW, project) == []
     repository.set_repository(f"{OLD}.git/", project)

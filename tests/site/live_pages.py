@@ -23,11 +23,11 @@ def opening(tmp_path_factory, chromium):
         shutil.copytree(STATIC / part, folder / part)
     with open_browser(width=PHONE, has_touch=True) as browser:
 
-        def open_(name: str, scripted=True, still=STILL) -> Browser:
+        def open_(name: str, still=STILL) -> Browser:
             data = folder / "live" / f"{name}.data.js"
             if name in live_data.DATA and not data.exists():
                 data.write_text(live_data.script(name), encoding="utf-8")
-            loaded = site.figure_scripts("live", name) if scripted else ()
+            loaded = site.figure_scripts("live", name)
             scripts = "".join(f'<script src="{script}" defer></script>' for script in loaded)
             page = PAGE.format(still=still, name=name, scripts=scripts)
             (folder / "page.html").write_text(page, encoding="utf-8")

@@ -86,11 +86,6 @@ def test_it_takes_the_stills_place_and_fits(opened, name):
     assert numbers(said(browser))
 
 
-def test_without_scripts_the_still_stays(opened):
-    browser = opened("masks", scripted=False)
-    assert each(browser, "svg, .lessons-live", "one.checkVisibility()") == [True, True]
-
-
 @pytest.mark.parametrize("d_k", [2, 32])
 def test_a_moved_query_gets_the_packages_weights(opened, d_k):
     keys, values = torch.tensor([[-1.0, 2], [0, 1], [1, 1]]), torch.tensor([[0.0, 0], [0, 10], [10, 0]])
@@ -207,14 +202,6 @@ def test_merges_are_those_of_byte_pair_encoding(opened):
     assert spelt == words
     click(browser, "Merge")
     assert "en" in said(browser)
-
-
-def test_weights_by_hand_are_attention(opened):
-    browser = opened("hand")
-    keys, queries = (torch.tensor(rows, dtype=torch.float64) for rows in (KEYS, SOLVED["mirror"]))
-    expected = scaled_dot_product_attention(queries, keys, keys)[1]
-    found = browser.page.evaluate(f"lessons.hand.weightsOf({queries.tolist()}, {keys.tolist()})")
-    assert torch.allclose(torch.tensor(found, dtype=torch.float64), expected, atol=1e-12)
 
 
 def test_puzzles_can_be_solved_with_keys_and_pointer(opened):
