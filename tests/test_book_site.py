@@ -6,13 +6,9 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from contextlib import contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name, walk_packages
-from threading import Thread
 from urllib.parse import unquote, urlsplit
 from xml.etree import ElementTree
 
@@ -306,12 +302,17 @@ def test_masters_and_hidden_tests_are_not_published(site):
 # ---- In a browser
 
 
-@contextmanager
-def served(folder: Path):
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=folder)) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
+HOST = "http://127.0.0.1/"
+
+
+def serve(view: browser.Browser, site: Site, prefix: str = "") -> None:
+    """Let the site lie on a host, below this prefix, of which the browser asks nothing but us."""
+
+    def answer(route) -> None:
+        path = site.html / urlsplit(route.request.url).path.removeprefix(f"/{prefix}")
+        route.fulfill(**{"path": path} if path.is_file() else {"status": 404})
+
+    view.page.route(f"{HOST}**", answer)
 
 
 @pytest.fixture
@@ -324,18 +325,16 @@ def view(chromium):
 
 @pytest.mark.full
 @pytest.mark.parametrize("prefix", ["", urlsplit(HOME).path[1:]])
-def test_an_address_that_does_not_exist_shows_the_way_wherever_the_site_lies(
-    site, chromium, tmp_path, prefix
-):
-    shutil.copytree(site.html, tmp_path / "host" / prefix, dirs_exist_ok=True)
-    missing = f"{prefix}chapters/deep/er/no_such_chapter.html"
-    with served(tmp_path / "host") as host, browser.browser() as view:
+def test_an_address_that_does_not_exist_shows_the_way_wherever_the_site_lies(site, chromium, prefix):
+    missing = f"{HOST}{prefix}chapters/deep/er/no_such_chapter.html"
+    with browser.browser() as view:
+        serve(view, site, prefix)
         # As GitHub Pages does.
-        view.page.route(f"**/{missing}", lambda route: route.fulfill(path=site.html / "404.html"))
-        view.open(f"{host}{missing}")
+        view.page.route(missing, lambda route: route.fulfill(path=site.html / "404.html"))
+        view.open(missing)
         hrefs = view.page.evaluate("[...document.querySelectorAll('article a')].map((link) => link.href)")
         colour = view.page.evaluate("getComputedStyle(document.body).getPropertyValue('--pst-color-primary')")
-        assert hrefs == [f"{host}{prefix}{name}.html" for name in ("index", "topics", "glossary", "search")]
+        assert hrefs == [f"{HOST}{prefix}{name}.html" for name in ("index", "topics", "glossary", "search")]
         assert colour  # by the style sheet
         assert view.problems == [] or not prefix  # at home, nothing is asked for in vain
 
@@ -406,10 +405,10 @@ def test_a_first_visit_is_in_the_colours_of_the_system_from_the_start(site, chro
 
 
 def test_search_and_buttons_work_although_scripts_wait(site, view):
-    with served(site.html) as root:
-        view.open(f"{root}search.html?q=softmax")
-        view.page.wait_for_selector("#search-results a[href*='03_scaled']")
-        view.open(f"{root}chapters/04_masks.html?highlight=padding")
+    serve(view, site)
+    view.open(f"{HOST}search.html?q=softmax")
+    view.page.wait_for_selector("#search-results a[href*='03_scaled']")
+    view.open(f"{HOST}chapters/04_masks.html?highlight=padding")
     cells = view.page.locator("div.highlight pre").count()
     assert view.page.locator("button.copybtn").count() == cells > 0
     assert view.page.locator("span.highlighted").count() > 0
