@@ -64,9 +64,11 @@ def cpu_seconds(*others: psutil.Process) -> float:
 
 
 class Course:
-    """A course of plain nbgrader in a folder of its own, which must not be there yet."""
+    """A course of plain nbgrader in a folder of its own, which must not be there yet; it says errors only."""
 
     def __init__(self, root: Path):
+        logging.getLogger("traitlets").setLevel(logging.ERROR)
+        warnings.simplefilter("ignore")
         root.mkdir(parents=True)
         self._root, self._api = root, release.course(root, PLAIN)
         self.gradebook = f"sqlite:///{root / 'gradebook.db'}"
@@ -126,8 +128,6 @@ def spent(found: list[dict]) -> dict:
 def main() -> None:
     """Compare, print what differs, and write the record."""
     program("agreement", __doc__).parse_args()
-    logging.getLogger("traitlets").setLevel(logging.ERROR)
-    warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as name:
         found = list(graded_twice(submissions(ALL), Path(name) / "mixed"))
         right = list(graded_twice([(PASSING, passing(PASSING))] * TIMES, Path(name) / "passing"))

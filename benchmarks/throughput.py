@@ -8,14 +8,12 @@ Writes ``transformer_lessons/records/throughput.json``, which the README quotes.
 """
 
 import json
-import logging
 import os
 import re
 import subprocess
 import sys
 import tempfile
 import time
-import warnings
 from contextlib import suppress
 from pathlib import Path
 
@@ -91,8 +89,6 @@ def plain(folder: Path, notebooks: list[nbformat.NotebookNode]) -> dict:
 def main() -> None:
     """Measure, print, and write the record."""
     program("throughput", __doc__).parse_args()
-    logging.getLogger("traitlets").setLevel(logging.ERROR)
-    warnings.simplefilter("ignore")
     notebooks = [notebook for _, notebook in students(2 * LARGEST, ASSIGNMENT) if notebook]
     runs = []
     with tempfile.TemporaryDirectory() as name:
