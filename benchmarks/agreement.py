@@ -40,10 +40,8 @@ PLAIN.Execute.timeout = 30
 
 def passing(assignment: str) -> nbformat.NotebookNode:
     """A submission with the master's answers in code."""
-    solved, notebook = (
-        nbformat.read(release.HERE / kind / assignment / f"{assignment}.ipynb", as_version=4)
-        for kind in ("source", "release")
-    )
+    master = release.HERE / "source" / assignment / f"{assignment}.ipynb"
+    solved, notebook = (nbformat.read(path, as_version=4) for path in (master, release.released(master)))
     code = {cell.id: cell.source for cell in solved.cells if cell.cell_type == "code"}
     for cell in notebook.cells:
         if cell.metadata.get("nbgrader", {}).get("solution"):

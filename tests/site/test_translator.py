@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from live_pages import STATIC, check_fit, each
+from live_pages import STATIC, check_fit, each, said
 from playwright.sync_api import Error
 from torch import nn
 
@@ -94,13 +94,13 @@ def in_the_page(browser: Browser, name: str, source: list[int], target: list[int
 
 
 @torch.no_grad()
-def compare(browser: Browser, name: str, model: Transformer, source: list[int], target: list[int]) -> float:
-    """The largest deviation of a score, after the maps were found to agree."""
+def compare(browser: Browser, name: str, model: Transformer, source: list[int], target: list[int]) -> None:
+    """Maps and scores of the page are those of PyTorch."""
     src, tgt = torch.tensor([source]), torch.tensor([target])
     logits, found = in_the_page(browser, name, source, target)
     expected = {name: each[0] for name, each in attention_maps(model, src, tgt).items()}
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
-    return (torch.tensor(logits) - model(src, tgt)[0]).abs().max().item()
+    torch.testing.assert_close(torch.tensor(logits), model(src, tgt)[0], atol=1e-4, rtol=0)
 
 
 # ---- The numbers
@@ -109,16 +109,12 @@ def compare(browser: Browser, name: str, model: Transformer, source: list[int], 
 def test_scores_and_maps_are_pytorchs(browser, trained):
     model, source, target = trained
     for number in NUMBERS:
-        german = target.encode(number_words.german_tokens(number))
-        deviation = compare(
-            browser, "float32", model, source_ids(number, source), [model.config.bos_id, *german]
-        )
-        assert deviation < 1e-4
+        german = [model.config.bos_id, *target.encode(number_words.german_tokens(number))]
+        compare(browser, "float32", model, source_ids(number, source), german)
 
 
 def test_so_they_are_of_another_architecture(browser, small):
-    deviation = compare(browser, "small", small[0], [3, 10, 4, 4, 7], [1, 12, 3, 3, 11, 5, 9])
-    assert deviation < 1e-4
+    compare(browser, "small", small[0], [3, 10, 4, 4, 7], [1, 12, 3, 3, 11, 5, 9])
 
 
 @pytest.mark.full
@@ -170,7 +166,7 @@ def test_a_head_that_is_off_gives_nothing_to_the_output(browser, trained):
         before = columns.clone()
         browser.page.evaluate(f'lessons.model("float32").off.add("{place}")')
         columns.zero_()
-        assert compare(browser, "float32", model, ids, german) < 1e-4
+        compare(browser, "float32", model, ids, german)
         assert (model(torch.tensor([ids]), torch.tensor([german])) - whole).abs().max() > 1e-2
         columns.copy_(before)
         browser.page.evaluate('lessons.model("float32").off.clear()')
@@ -253,10 +249,6 @@ def test_what_the_package_reads_or_refuses_so_does_the_page(browser, text):
 
 
 # ---- The page
-
-
-def said(browser: Browser) -> str:
-    return browser.page.text_content(".x-said")
 
 
 def ask(browser: Browser, text: str) -> str:
