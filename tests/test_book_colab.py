@@ -127,7 +127,7 @@ def test_the_setup_cell_asks_for_what_is_missing_and_nothing_else(image, monkeyp
 def test_what_colab_has_is_new_enough(image):
     assert SpecifierSet(PROJECT["requires-python"]).contains(image.python)
     # The extra `submission` looks at a notebook's file, which lies on one's own machine.
-    for extra in ("chapters", "multi30k"):
+    for extra in ("chapters", "text"):
         lacking(PROJECT["optional-dependencies"][extra], image)
 
 
@@ -144,7 +144,7 @@ def test_what_a_chapter_installs_for_itself_is_complete(monkeypatch):
     (command,) = run_on_colab(installing_cells()["14"], LISTED, monkeypatch)
     assert asked_for(command) == lacking(["sacrebleu"], LISTED)
     (line,) = PIP.findall(installing_cells()["16"])
-    assert asked_for(line) == lacking(PROJECT["optional-dependencies"]["multi30k"], LISTED)
+    assert asked_for(line) == lacking(PROJECT["optional-dependencies"]["text"], LISTED)
 
 
 # ---- Training that outlives a machine
