@@ -104,6 +104,23 @@ def threshold(logits, p):
     return logits.masked_fill(shares < p * shares.amax(-1, keepdim=True), -math.inf).softmax(-1)
 
 
+def logits_kept(logits, p):
+    return torch.where(shifted(logits, p) > 0, logits, -torch.inf)
+
+
+def scaled_together(logits, p):
+    kept = torch.where(shifted(logits, p) > 0, logits.softmax(-1), 0.0)
+    return kept / kept.sum()
+
+
+def evenly(logits, k):
+    return (by_sorting(logits, k) > 0) / min(k, logits.size(-1))
+
+
+def all_as_it_is(logits, k):
+    return logits if k >= logits.size(-1) else by_sorting(logits, k)
+
+
 def by_logs(candidates, references):
     grams = [Counter() for _ in range(4)], [0] * 4
     right, total, lengths, closest = [0] * 4, grams[1], 0, 0
@@ -149,6 +166,11 @@ RIGHT = {
     "cached_attention_step": [fused],
 }
 WRONG = {
-    "nucleus": [(threshold, {"values", "one", "axes", "ties"}, set())],
+    "top_k": [(evenly, {"values"}, set()), (all_as_it_is, {"all"}, set())],
+    "nucleus": [
+        (threshold, {"values", "ties"}, set()),
+        (logits_kept, {"values"}, set()),
+        (scaled_together, {"axes"}, set()),
+    ],
     "bleu": [(no_brevity, {"brevity", "closest"}, set())],
 }

@@ -1,6 +1,7 @@
 """The nucleus: the fewest tokens that have p together."""
 
 import math
+from dataclasses import replace
 
 import torch
 
@@ -16,6 +17,7 @@ def nucleus(logits, p):
     return logits.masked_fill(~stays, -math.inf).softmax(-1)
 
 
+LARGEST = lambda y: (y == y.amax(-1, keepdim=True)) & (y > y.amin(-1, keepdim=True))  # noqa: E731
 ONE = [*small(0.5, [5.0, 1.0, 0.0]), *small(0.1, [[0.0, 6.0, 1.0]]), *small(0.01, [2.0, 1.0, 0.0])]
 EQUAL = [Call((torch.zeros(*n), p), view=how_many) for *n, p in ((4, 0.6), (1, 5, 0.3), (4, 1.0))]
 
@@ -24,7 +26,7 @@ TASK = Task(
     right=[nucleus],
     probes={
         "values": (rows(0.7, 0.8, 0.9), small(0.8, [1.0, 3.0, 2.0], [0.0, 2.0, 1.0, 1.5])),
-        "one": (ONE, ONE),
+        "one": ([replace(call, view=LARGEST) for call in ONE], ONE),
         "axes": (
             axes(0.6),
             small(0.7, [[1.0, 3.0, 2.0], [4.0, 1.0, 0.0]], [[0.0, 0.0, 1.0], [3.0, 1.0, 3.0]]),

@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from transformer_lessons.checks.definitions import Call, Draw, Task
@@ -22,13 +24,37 @@ def rows(*ks: float) -> Callable[[Draw], list[Call]]:
 
 
 def axes(k: float) -> Callable[[Draw], list[Call]]:
-    """Several rows, among them as many as tokens."""
-    return lambda draw: [Call((2 * draw.normal(*size), k)) for size in ((4, 7), (2, 3, 5), (5, 5))]
+    """A row gets what it gets by itself, whether the others are even or not, and far below it or above."""
+    others = ((4, 7), 0, 0.02, -9), ((5, 5), -1, 0.02, 9), ((3, 5), 1, 2.0, 0), ((2, 3, 5), 3, 20.0, 0)
+
+    def drawn(draw: Draw) -> list[Call]:
+        calls = []
+        for size, n, spread, level in others:
+            x, row = spread * draw.normal(*size) + level, 2 * draw.normal(size[-1])
+            x.view(-1, size[-1])[n] = row
+            calls.append(Call((x, k), view=partial(apart, n), same_as=(row, k), view_as=partial(apart, 0)))
+        return [*calls, Call((x, k), view=lambda y: list(y.shape))]
+
+    return drawn
+
+
+def apart(n: int, probabilities: Tensor) -> Tensor | object:
+    """Row n; one of nothing but one number is like no other."""
+    row = probabilities.reshape(-1, probabilities.size(-1))[n]
+    return row if row.amax() > row.amin() else object()
 
 
 def how_many(probabilities: Tensor) -> dict[str, Tensor]:
-    """How many tokens stay in each row, whichever they are, and their sum."""
-    return {"the number of tokens that stay": (probabilities > 0).sum(-1), "their sum": probabilities.sum(-1)}
+    """How many tokens have more than the least likely one, or else all, whatever they have."""
+    more = (probabilities > probabilities.amin(-1, keepdim=True)).sum(-1)
+    return {"the number of tokens that stay": torch.where(more == 0, probabilities.size(-1), more)}
+
+
+def everything(draw: Draw) -> list[Call]:
+    """The same as if there was one token more, and that one cut off; none of them has nothing."""
+    view = lambda y: y[..., :4] if y[..., :4].all() else object()  # noqa: E731
+    some = draw.normal(4), draw.normal(1, 4)
+    return [Call((x, 5), view=view, same_as=(F.pad(x, (0, 1), value=-99), 4)) for x in some]
 
 
 def small(k: float, *logits: list, view: Callable | None = None) -> list[Call]:
@@ -45,6 +71,6 @@ TASK = Task(
         "values": (rows(3, 1, 5), small(2, [0.0, 2.0, 1.0, 3.0], [1.0, 0.0, 3.0])),
         "axes": (axes(2), small(1, [[0.0, 2.0, 1.0], [3.0, 1.0, 4.0]], [[5.0, 2.0, 1.0], [0.0, 1.0, 2.0]])),
         "ties": (EQUAL, EQUAL[:1]),
-        "all": (lambda draw: [Call((draw.normal(4), 5)), Call((draw.normal(1, 3), 3))], small(3, [0.0, 1.0])),
+        "all": (everything, small(3, [0.0, 1.0])),
     },
 )
