@@ -63,6 +63,24 @@ def of_the_first_two(model, x):
     return found
 
 
+def of_as_many_numbers_as_features(model, x):
+    was = model.training
+    found = torch.autograd.functional.jacobian(model.eval(), x)[:, : x.size(1)].ne(0).any(-1).any(1)
+    model.train(was)
+    return found
+
+
+@torch.no_grad()
+def by_one_small_change(model, x):
+    """What is faint drowns beside what is not."""
+    was = model.training
+    model.eval()
+    moved = x + 0.01 * torch.eye(len(x))[..., None] * torch.arange(1, 1 + x.size(1))
+    found = torch.stack([(model(y) != model(x)).any(-1) for y in moved], dim=1)
+    model.train(was)
+    return found
+
+
 def in_steps(attention):
     """Several small tests, one after another."""
     return all(holds(question, attention) for question in (right_values, hidden, numbers))
@@ -138,6 +156,8 @@ WRONG = {
     "influence": [
         (of_sums, {"outputs", "inputs", "deaf", "model"}, set()),
         (of_the_first_two, {"inputs"}, set()),
+        (of_as_many_numbers_as_features, {"outputs"}, set()),
+        (by_one_small_change, {"faint"}, set()),
     ],
     "attention_test": [
         (an_object, {"right", "formula", "mask", "weights", "gradients", "numbers", "crashes"}, set()),

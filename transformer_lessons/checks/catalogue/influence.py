@@ -61,19 +61,18 @@ def some(draw: Draw) -> Tensor:
 
 
 def values(draw: Draw) -> list[Call]:
-    """A causal model, others, and one with slopes below zero alone."""
-    weight, x = large(draw, 2, 3).abs(), large(draw, 5, 3)
+    """A causal model, others, and one with slopes below zero alone; outputs are as wide as inputs."""
+    weight, x = large(draw, 3, 3).abs(), large(draw, 5, 3)
     patterns = large(draw, 5, 5).abs().tril(), some(draw), -some(draw)
     return [replace(call(pattern, weight, x), view=None) for pattern in patterns]
 
 
 def outputs(draw: Draw) -> list[Call]:
-    """The first or last number of each output is always 0; all are 0; or their gradients cancel."""
-    weight, x = large(draw, 3, 4).abs(), large(draw, 5, 4)
-    first, last = (torch.arange(3)[:, None] != n for n in (0, 2))
+    """The first number of each output, the last, or all but the last, are 0; all are; or gradients cancel."""
+    weight, x, number = large(draw, 3, 4).abs(), large(draw, 5, 4), torch.arange(3)[:, None]
     return [
-        call(some(draw), weight * first, x),
-        call(some(draw), weight * last, x),
+        *(call(some(draw), weight * seen, x) for seen in (number != 0, number != 2)),
+        call(some(draw), large(draw, 5, 4).abs() * (torch.arange(5)[:, None] == 4), x),
         call(some(draw), weight, torch.zeros(5, 4)),
         call(some(draw), weight[:1], x, kind="mirrored"),
     ]
@@ -81,25 +80,26 @@ def outputs(draw: Draw) -> list[Call]:
 
 def inputs(draw: Draw) -> list[Call]:
     """The entries of each gradient add up to zero, the first two or the last two; or all but one are zero."""
-    column = large(draw, 2, 1).abs()
+    column = large(draw, 4, 1).abs()
     both, one = (column * torch.tensor([1.0, second, 0.0, 0.0]) for second in (-1.0, 0.0))
     return [call(some(draw), weight, large(draw, 5, 4)) for weight in (both, both.flip(1), one)]
 
 
 def faint(draw: Draw) -> list[Call]:
-    """Nothing of which is more than a billionth."""
-    return [call(FAINT * some(draw), large(draw, 2, 3).abs(), large(draw, 5, 3))]
+    """Nothing of which is more than a billionth, or all but what comes of the first and the last input."""
+    weight, x, strong = large(draw, 3, 3).abs(), large(draw, 5, 3), torch.tensor([1, FAINT, FAINT, FAINT, 1])
+    return [call(size * some(draw), weight, x) for size in (FAINT, strong)]
 
 
 def deaf(draw: Draw) -> list[Call]:
     """A model that looks at zeros only, and one that returns zeros."""
-    rest = some(draw), large(draw, 2, 3).abs(), large(draw, 5, 3)
+    rest = some(draw), large(draw, 3, 3).abs(), large(draw, 5, 3)
     return [call(*rest, kind=kind) for kind in ("deaf", "constant")]
 
 
 def model(draw: Draw) -> list[Call]:
     """Dropout that takes nearly everything, in a model that comes in training mode, and in evaluation mode."""
-    rest = some(draw), large(draw, 2, 3).abs(), large(draw, 5, 3)
+    rest = some(draw), large(draw, 3, 3).abs(), large(draw, 5, 3)
     return [call(*rest, dropout=NEARLY_ALL, training=on, kind="nested") for on in (True, False)]
 
 
@@ -113,22 +113,17 @@ def small(*weights: list, size: float = 1.0, x: float = 0.5, **options: Any) -> 
 
 # Two positions, each of which hears the other alone.
 CROSSED = call(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.ones(1, 1), torch.full((2, 1), 0.5))
+MIXED = call(torch.tensor([[1.0, 0.0], [FAINT, 1.0]]), torch.ones(1, 1), torch.full((2, 1), 0.5))
+SOME = small([[0.0], [1.0]], [[1.0], [0.0]], [[1.0], [-1.0]], [[1.0], [2.0]])
 ONE, NESTED = [[1.0]], {"dropout": 0.999, "kind": "nested"}
 TASK = Task(
     name="influence",
     right=[influence],
     probes={
         "values": (values, (replace(given, view=None) for given in (*small(ONE), CROSSED))),
-        "outputs": (
-            outputs,
-            [
-                *small([[0.0], [1.0]], [[1.0], [0.0]], [[1.0], [-1.0]], [[1.0], [2.0]]),
-                *small([[1.0], [2.0]], x=0.0),
-                *small(ONE, kind="mirrored"),
-            ],
-        ),
+        "outputs": (outputs, [*SOME, *small([[1.0], [2.0]], x=0.0), *small(ONE, kind="mirrored")]),
         "inputs": (inputs, small([[1.0, -1.0]], [[1.0, 0.0]])),
-        "faint": (faint, small(ONE, size=FAINT)),
+        "faint": (faint, [*small(ONE, size=FAINT), MIXED]),
         "deaf": (deaf, [*small(ONE, kind="deaf"), *small(ONE, kind="constant")]),
         "model": (model, [shown for on in (True, False) for shown in small(ONE, training=on, **NESTED)]),
     },
