@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -123,7 +123,7 @@ class Answer:
         if call.limits:
             return _counted(call, reply)
         edited = tuple(map(self._name, reply.mutated))
-        viewed = _viewed(call, [reply.value, *weights] if call.weights_after else reply.value)
+        viewed = _viewed(call.view, [reply.value, *weights] if call.weights_after else reply.value)
         if call.edits:
             viewed = {EDITED: list(edited), "value": viewed if call.view else None}
         return Seen(viewed, edited=edited, outputs=reply.value)
@@ -167,7 +167,7 @@ def _tensors(state: Reply) -> State:
 
 def _twins(call: Call, reply: Reply, other: Reply) -> Seen:
     """Whether what counts is the same for other arguments."""
-    one, two = _viewed(call, reply.value), _viewed(call, other.value)
+    one, two = _viewed(call.view, reply.value), _viewed(call.view_as or call.view, other.value)
     same = {"the same": not other.error and alike(one, two)}
     return Seen(one if isinstance(one, dict) and "instead" in one else same, outputs=reply.value)
 
@@ -178,14 +178,14 @@ def _counted(call: Call, reply: Reply) -> Seen:
     over = {kind: both for kind, both in used.items() if both[1] > both[0]}
     arrive = {"gradients": any(reply.attached)} if "saved" in call.limits else {}
     value = {**arrive, **{kind: kind not in over for kind in call.limits}}
-    viewed = _viewed(call, [reply.value, value]) if call.view else value
+    viewed = _viewed(call.view, [reply.value, value]) if call.view else value
     return Seen(viewed, memory=over, outputs=reply.value)
 
 
-def _viewed(call: Call, value: Any) -> Any:
+def _viewed(view: Callable[[Any], Any] | None, value: Any) -> Any:
     """What counts of a value, or the value, as “instead”, where the view expects others."""
     try:
-        return call.view(value) if call.view else value
+        return view(value) if view else value
     except Exception:
         return {"instead": value}
 

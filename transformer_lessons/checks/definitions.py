@@ -59,7 +59,8 @@ class Call:
             again was used; a view sees a list of what was returned and of that.
         edits: what counts is which arguments were changed in place, and of the value what `view` sees.
         view: what counts of the value, if not all of it: its shape, or whether all of it is finite.
-        same_as: other arguments: the value is then whether what counts of the answer is the same for them.
+        same_as, view_as: other arguments, and what counts for them if not what `view` says: the value is then
+            whether what counts of the answer is the same for both.
         setting: for the message, the line of Python that puts `state` into ``layer``.
         backward: gradients, and arguments left as they were, are judged in place of values (`Requirement`).
     """
@@ -77,6 +78,7 @@ class Call:
     edits: bool = False
     view: Callable[[Any], Any] | None = None
     same_as: tuple | None = None
+    view_as: Callable[[Any], Any] | None = None
     setting: str = ""
     backward: bool = False
 

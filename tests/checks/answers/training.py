@@ -56,6 +56,29 @@ def width_of_the_fall_only(step, d_model, warmup_steps):
     return min(d_model**-0.5 * step**-0.5, step * warmup_steps**-1.5)
 
 
+def stays_at_the_peak(step, d_model, warmup_steps):
+    return d_model**-0.5 * min(max(step, 1), warmup_steps) * warmup_steps**-1.5
+
+
+def one_step_longer(step, d_model, warmup_steps):
+    step = max(step, 1)
+    return d_model**-0.5 * min(step**-0.5, step * (warmup_steps + 1) ** -1.5)
+
+
+def wide(targets, bos_id, eos_id, pad_id):
+    return [F.pad(side, (0, 3), value=pad_id) for side in filled_in(targets, bos_id, eos_id, pad_id)]
+
+
+def says_at_the_right(targets, bos_id, eos_id, pad_id):
+    """Padding in front, in one of the two."""
+    tgt_in, tgt_out = filled_in(targets, bos_id, eos_id, pad_id)
+    return tgt_in, torch.stack([torch.cat([y[y == pad_id], y[y != pad_id]]) for y in tgt_out])
+
+
+def filled_with_ends(targets, bos_id, eos_id, pad_id):
+    return filled_in(targets, bos_id, eos_id, eos_id)
+
+
 def by_the_formula(logits, targets, *, pad_id, smoothing=0.1):
     """The target in full."""
     classes = logits.size(-1)
@@ -192,8 +215,17 @@ RIGHT = {
 }
 # Of each: the requirements that it loses, and the names that it gets.
 WRONG = {
-    "teacher_forcing": [(reads_backwards, {"shift"}, set())],
-    "warmup": [(width_of_the_fall_only, {"width"}, set())],
+    "teacher_forcing": [
+        (reads_backwards, {"shift"}, set()),
+        (wide, {"padding"}, set()),
+        (says_at_the_right, {"padding"}, set()),
+        (filled_with_ends, {"ids"}, {"pad_fixed"}),
+    ],
+    "warmup": [
+        (width_of_the_fall_only, {"width"}, set()),
+        (stays_at_the_peak, {"fall"}, set()),
+        (one_step_longer, {"rise"}, set()),
+    ],
     "label_smoothing": [
         (annotated, {"smoothing"}, {"divergence"}),
         (twice_as_much, {"loss", "pad_id"}, set()),

@@ -21,26 +21,25 @@ def teacher_forcing(targets, bos_id, eos_id, pad_id):
     return torch.tensor(reads), torch.tensor(says)
 
 
-def numbers(value: list) -> list[Tensor]:
-    """Both, of whatever type, which is a requirement of its own."""
-    tgt_in, tgt_out = (torch.as_tensor(side).long() for side in value)
-    return [tgt_in, tgt_out]
+def rows(value: list) -> list[list[Tensor]]:
+    """Of both, of whatever type, which is a requirement of its own, and of whatever lengths."""
+    return [[torch.as_tensor(row).long() for row in side] for side in value]
 
 
 def padding(value: list) -> list[Any]:
-    """How many entries of each row are neither words nor marks, and whether they are the last ones."""
-    fill = [((ids < min(WORDS)) & (ids != 1) & (ids != 2)).long() for ids in numbers(value)]
-    return [[rows.sum(-1), torch.equal(rows, rows.cummax(-1).values)] for rows in fill]
+    """Of both: how much each row has, whether it stands last, or first, and whether rows have one length."""
+    found = []
+    for side in rows(value):
+        fill = [((row < min(WORDS)) & (row != 1) & (row != 2)).long() for row in side]
+        is_last = all(torch.equal(row, row.cummax(-1).values) for row in fill)
+        is_first, lengths = any(row[:1].any() for row in fill), {len(row) for row in fill}
+        found.append([[int(row.sum()) for row in fill], is_last, is_first, len(lengths) == 1])
+    return found
 
 
 def used(value: list) -> Tensor:
     """All ids that occur."""
-    return torch.cat([ids.flatten() for ids in numbers(value)]).unique()
-
-
-def counted(value: list) -> list[Tensor]:
-    """The ids of each, in whatever order."""
-    return [ids.flatten().sort().values for ids in numbers(value)]
+    return torch.cat([row for side in rows(value) for row in side]).unique()
 
 
 def words(value: list) -> Tensor:
@@ -64,8 +63,9 @@ def sentences(draw: Draw, *lengths: int) -> list[list[int]]:
 
 
 def shift(draw: Draw) -> list[Call]:
-    """Of one length."""
-    return [Call((sentences(draw, *lengths), 1, 2, 0), view=numbers) for lengths in ((4, 4, 4), (1,), (3, 3))]
+    """Of one length; what is padding all the same does not count."""
+    view = lambda value: [[row[row != 0] for row in side] for side in rows(value)]  # noqa: E731
+    return [Call((sentences(draw, *some), 1, 2, 0), view=view) for some in ((4, 4, 4), (1,), (3, 3))]
 
 
 def filled(draw: Draw) -> list[Call]:
@@ -78,17 +78,13 @@ def ids(draw: Draw) -> list[Call]:
     """Other marks; in the last, words are what marks are elsewhere."""
     several = sentences(draw, 3, 5, 1)
     calls = [Call((several, *marks), view=used) for marks in ((1, 2, 3), (4, 3, 0), (41, 31, 37))]
-    return [*calls, Call(([[1, 2, 0], [0, 7, 2]], 41, 31, 37), view=counted)]
+    small = lambda value: [ids[ids < 31].unique() for ids in map(torch.cat, rows(value))]  # noqa: E731
+    return [*calls, Call(([[1, 2, 0, 7], [0, 7, 2], [1]], 41, 31, 37), view=small)]
 
 
 def int64(draw: Draw) -> list[Call]:
     """With and without an empty sentence."""
     return [Call((sentences(draw, *lengths), 1, 2, 0), view=typed) for lengths in ((2, 3), (0, 2), (0,))]
-
-
-def kept(draw: Draw) -> list[Call]:
-    """Several sentences."""
-    return [Call((sentences(draw, 2, 4, 1), 1, 2, 0), edits=True, view=words)]
 
 
 TASK = Task(
@@ -100,6 +96,9 @@ TASK = Task(
         "padding": (filled, calls(([[5], [6, 7]], 1, 2, 0), ([[5, 6], []], 1, 2, 0))),
         "ids": (ids, calls(([[5], [6, 7]], 3, 4, 9))),
         "type": (int64, calls(([[5, 6]], 1, 2, 0), ([[5], []], 1, 2, 0), view=types)),
-        "kept": (kept, calls(([[5, 6]], 1, 2, 0), edits=True)),
+        "kept": (
+            lambda draw: [Call((sentences(draw, 2, 4, 1), 1, 2, 0), edits=True, view=words)],
+            calls(([[5, 6]], 1, 2, 0), edits=True),
+        ),
     },
 )

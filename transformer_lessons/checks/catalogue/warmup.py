@@ -14,6 +14,12 @@ def fall(draw: Draw) -> list[Call]:
     return calls((10, 1, 9), (int(draw.integers(20, 90, 1)), 1, 16), (3, 1, 1), (100_003, 1, 4000))
 
 
+def beside(args: tuple, other: tuple, factor: float = 1.0) -> Call:
+    """Whether that many times the rate is the rate of other arguments; none is like no other."""
+    times, once = (lambda rate, n=n: n * rate or object() for n in (factor, 1.0))
+    return Call(args, view=times, same_as=other, view_as=once)
+
+
 TASK = Task(
     name="warmup",
     right=[warmup_inverse_sqrt],
@@ -21,9 +27,9 @@ TASK = Task(
         "rise": (rise, calls((1, 1, 4), (2, 1, 4), (4, 1, 4), (40, 1, 4000))),
         "fall": (fall, calls((16, 1, 4), (100, 1, 4))),
         "width": (
-            calls((1, 4, 1), (1, 512, 1), (2, 9, 4), (50, 16, 7)),
+            [beside((s, d, w), (s, 1, w), d**0.5) for s, d, w in ((1, 512, 1), (2, 9, 4), (50, 16, 7))],
             calls((1, 4, 1), (1, 4, 4), (16, 4, 4)),
         ),
-        "zero": ([*calls((0, 1, 1)), Call((0, 4, 9), same_as=(1, 4, 9))], calls((0, 1, 1), (0, 4, 9))),
+        "zero": ([beside((0, *x), (1, *x)) for x in ((1, 1), (4, 9))], calls((0, 1, 1), (0, 4, 9))),
     },
 )
