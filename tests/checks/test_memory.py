@@ -140,9 +140,13 @@ def test_a_backward_pass_within_the_call_counts_too():
         model(x).sum().backward()
         return torch.tensor(0.0)
 
-    local = checks.Local({"step": step})
-    perceptron = [[matrix(N, WIDTH), matrix(1, N)], [matrix(N), matrix(1)]]
-    model = {"handle": local.build("given.perceptron", perceptron, {}).value}
+    class Perceptron(nn.Sequential):
+        def __init__(self):
+            super().__init__(nn.Linear(WIDTH, N), nn.ReLU(), nn.Linear(N, 1))
+            self.double()
+
+    local = checks.Local({"step": step, "Perceptron": Perceptron})
+    model = {"handle": local.build("Perceptron", [], {}).value}
     assert local.call("step", [model, matrix(N, WIDTH)], {}, meter=True).memory["peak"] >= 2 * SQUARE
 
 

@@ -108,12 +108,6 @@ def embedding(weight: Tensor) -> nn.Module:
     return nn.Embedding.from_pretrained(weight.clone(), freeze=False)
 
 
-def perceptron(weights: list[Tensor], biases: list[Tensor]) -> nn.Module:
-    """Linear maps with ReLU between them."""
-    layers = [layer for pair in zip(weights, biases, strict=True) for layer in (linear(*pair), nn.ReLU())]
-    return nn.Sequential(*layers[:-1])
-
-
 def used(module: nn.Module) -> nn.Module:
     """A module that still holds the gradients of an earlier step, all ones."""
     for parameter in module.parameters():
@@ -127,7 +121,6 @@ BUILDERS: dict[str, Callable] = {
     "linear": linear,
     "embedding": embedding,
     "plain": plain,
-    "perceptron": perceptron,
     "used": used,
     "mixer": specimens.mixer,
     "attention": specimens.attention,

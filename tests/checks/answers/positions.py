@@ -224,6 +224,23 @@ def shift_of_base_1000(k, d_model):
     return torch.block_diag(*[torch.tensor([[a.cos(), a.sin()], [-a.sin(), a.cos()]]) for a in angle])
 
 
+def shift_by_exponentials(k, d_model):
+    omega = 1e4 ** -(torch.arange(0, d_model, 2) / d_model)
+    turn = torch.tensor([[0.0, 1.0], [-1.0, 0.0]])
+    return torch.block_diag(*[torch.matrix_exp(k * w * turn) for w in omega])
+
+
+def shift_with_a_late_sign(k, d_model):
+    """−b ** x is −(b ** x)."""
+    angle = k * -(10_000.0 ** (torch.arange(0, d_model, 2) / d_model))
+    return torch.block_diag(*[torch.tensor([[a.cos(), a.sin()], [-a.sin(), a.cos()]]) for a in angle])
+
+
+def nothing_at_0(length, d_model):
+    """As an embedding with padding_idx=0 has it."""
+    return sinusoidal(length, d_model).index_fill(0, torch.tensor([0]), 0.0)
+
+
 def without_signs(length, d_model, **options):
     return sinusoidal(length, d_model, **options).abs()
 
@@ -242,7 +259,7 @@ RIGHT = {
         by_columns_in_numpy,
         pairs_stacked,
     ],
-    "shift_matrix": [shift_in_loops, three_diagonals, power_of_one_step],
+    "shift_matrix": [shift_in_loops, three_diagonals, power_of_one_step, shift_by_exponentials],
     "rotary": [of_llama, of_roformer, turned_in_loops, by_matrices],
     "relative_bias": [bias_in_loops, embedded, slid, gathered],
 }
@@ -251,8 +268,12 @@ WRONG = {
     "sinusoidal": [
         (base_of_nobody, {"frequencies"}, set()),
         (without_signs, {"pairs"}, set()),
+        (nothing_at_0, {"pairs"}, set()),
         (table_in_numpy, {"positions"}, {"no_tensor"}),
     ],
-    "shift_matrix": [(shift_of_base_1000, {"frequencies"}, set())],
+    "shift_matrix": [
+        (shift_of_base_1000, {"frequencies"}, set()),
+        (shift_with_a_late_sign, {"frequencies"}, {"frequency_inverted"}),
+    ],
     "rotary": [(turned_twice_as_far, {"turn", "frequencies"}, set())],
 }

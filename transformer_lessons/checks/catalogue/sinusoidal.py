@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Task, calls
+from transformer_lessons.checks.definitions import Task, calls
 from transformer_lessons.encodings import frequencies, sinusoidal
 
 
@@ -26,29 +26,22 @@ def circles(table: Tensor) -> dict[str, Any]:
     return {"row 0": table[0], "sines rise": sine[1] > 0, "lengths": at.abs(), "rows turn alike": turns}
 
 
-def small(*sizes: tuple[int, int]) -> list[Call]:
-    """Short tables, the smallest first, and a long one."""
-    return calls(*sizes, (5003, 2))
-
-
+LONG = 5003, 2
 TASK = Task(
     name="sinusoidal",
     right=[frequencies, sinusoidal],
     probes={
         "positions": (
-            [
-                *calls((7, 4), (1, 6), (5, 8), view=rows),
-                *calls((5003, 2), view=lambda table: list(table.shape)),
-            ],
-            small((1, 2), (2, 2), (2, 4), (3, 2)),
+            [*calls((7, 4), (1, 6), (5, 8), view=rows), *calls(LONG, view=lambda table: list(table.shape))],
+            calls((1, 2), (2, 2), (2, 4), (3, 2), LONG),
         ),
-        "pairs": (calls((7, 2), (4, 2), (6, 8), (9, 14), view=circles), small((2, 2), (2, 4), (3, 4))),
+        "pairs": (calls((7, 2), (4, 2), (6, 8), (9, 14), view=circles), calls((2, 2), (2, 4), (3, 4), LONG)),
         "frequencies": (
-            [  # in whatever columns, and with whatever signs
-                *calls((9, 4), (7, 6), (5, 16), view=lambda table: table.abs().sort(-1).values),
-                *calls((11, 8), view=Tensor.abs),
+            [  # in whatever columns, and with whatever signs; row 0 is looked at elsewhere
+                *calls((9, 4), (7, 6), (5, 16), view=lambda table: table[1:].abs().sort(-1).values),
+                *calls((11, 8), view=lambda table: table[1:].abs()),
             ],
-            small((2, 4), (2, 6), (2, 8)),
+            calls((2, 4), (2, 6), (2, 8), LONG),
         ),
     },
 )
