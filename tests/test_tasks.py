@@ -242,8 +242,7 @@ def test_settings_are_those_of_records_and_of_the_paper():
         assert run["exact_match"] >= 0.99
     entry = records.read("multi30k")
     assert entry["settings"]["model"] == MULTI30K.sizes
-    settings = replace(MULTI30K.training, batch_size=64)  # which it does not use
-    assert TrainingConfig(**entry["settings"]["training"]) == settings
+    assert TrainingConfig(**entry["settings"]["training"]) == MULTI30K.training
     assert entry["data"]["vocabulary"] == MULTI30K.vocab_size
     task, *long = changed_by(configs.find("multi30k-long"), MULTI30K, MULTI30K.sizes, MULTI30K.training)
     settings = {"data": task.settings, "model": long[0], "training": asdict(replace(long[1], batch_size=64))}
