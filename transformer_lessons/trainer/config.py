@@ -22,7 +22,7 @@ class TrainingConfig:
     type or out of range, or two that contradict each other, are a ValueError of one line.
     """
 
-    steps: int = 300  #: optimiser steps in all; the schedule ends there
+    steps: int = 340  #: optimiser steps in all; the schedule ends there
     batch_size: int = 24  #: sentence pairs in a step
     training_pairs: int = 20_000  #: size of the training set
     peak_learning_rate: float = 1.5e-3  #: after the warm-up; the paper's is (d_model · warmup_steps)^(−1/2)
