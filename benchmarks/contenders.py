@@ -21,7 +21,7 @@ from transformer_lessons.embeddings import TransformerEmbedding
 from transformer_lessons.encodings import SinusoidalEncoding
 from transformer_lessons.fast import products
 from transformer_lessons.fast.cpu_steps import product
-from transformer_lessons.fast.products import across_rows, linear
+from transformer_lessons.fast.products import linear, weight_gradient
 from transformer_lessons.masks import padding_mask
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import Trainer, TrainingConfig
@@ -162,7 +162,7 @@ def products_alone(batch: Batch, config: TransformerConfig) -> Step:
             gradient, x = (vectors[width] for width in weight.shape)
             linear(x, weight)
             linear(gradient, weight.T)
-            across_rows(gradient, x) if products.is_slow(x, weight) else gradient.T @ x
+            weight_gradient(gradient, x) if products.is_slow(x, weight) else gradient.T @ x
         for is_causal, times in ((False, sum(layers)), (True, layers[1])):
             for _ in range(times):
                 output = F.scaled_dot_product_attention(*qkv, is_causal=is_causal)

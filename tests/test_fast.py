@@ -111,7 +111,7 @@ def by_onednn(monkeypatch):
         pytest.skip("this PyTorch has no oneDNN")
     calls, multiply = [], products.by_onednn
     monkeypatch.setattr(products, "MKL_HOLDS_BACK", True)
-    monkeypatch.setattr(products, "MUCH", 1)
+    monkeypatch.setattr(products, "LARGE", 1)
     monkeypatch.setattr(products, "by_onednn", lambda *x: calls.append(x) or multiply(*x))
     return calls
 

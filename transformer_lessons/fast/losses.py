@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from transformer_lessons.data.batches import Batch
-from transformer_lessons.fast.products import across_rows, is_plain, is_slow, linear
+from transformer_lessons.fast.products import is_plain, is_slow, linear, weight_gradient
 from transformer_lessons.masks import padding_mask
 from transformer_lessons.model import Transformer
 
@@ -153,7 +153,7 @@ def _difference(p: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> Te
 def _add_product(total: Tensor, difference: Tensor, x: Tensor) -> None:
     """``total += differenceᵀ x``, if the types allow it without a matrix for the product."""
     if is_slow(x, total):
-        total += across_rows(difference, x)
+        total += weight_gradient(difference, x)
     elif difference.dtype == total.dtype:
         torch.addmm(total, difference.T, x, out=total)
     else:

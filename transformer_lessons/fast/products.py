@@ -11,13 +11,13 @@ from torch import Tensor, nn
 CPU = getattr(torch.cpu, "get_capabilities", dict)()  # torch 2.9 does not say
 MKL_HOLDS_BACK = "AMD" in CPU.get("cpu_name", "") and CPU["avx512_f"] and torch.backends.mkldnn.is_available()
 HOOKS = "forward", "forward_pre", "backward", "backward_pre"
-MUCH = 2**22  # multiplications
+LARGE = 2**22  # multiplications; below, calling oneDNN takes longer than it saves
 
 
 def is_slow(x: Tensor, weight: Tensor) -> bool:
-    """Whether ``x Wᵀ`` by MKL takes longer than it must. Of little work, most is calling oneDNN."""
-    is_little = x.dim() < 2 or x.numel() * len(weight) < MUCH
-    if not MKL_HOLDS_BACK or is_little or torch.compiler.is_compiling():  # a compiler chooses itself
+    """Whether ``x Wᵀ`` is large, and takes MKL longer than oneDNN."""
+    is_small = x.dim() < 2 or x.numel() * len(weight) < LARGE
+    if not MKL_HOLDS_BACK or is_small or torch.compiler.is_compiling():  # a compiler chooses itself
         return False
     are_real = all(type(one) in (Tensor, nn.Parameter) and one.is_cpu for one in (x, weight))
     return are_real and x.dtype == weight.dtype == torch.float32
@@ -28,9 +28,9 @@ def by_onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "none")
 
 
-def across_rows(a: Tensor, b: Tensor) -> Tensor:
-    """``aᵀ b`` by oneDNN, which copies the narrower."""
-    return by_onednn(a.T, b.T) if a.size(1) <= b.size(1) else by_onednn(b.T, a.T).T
+def weight_gradient(gradient: Tensor, x: Tensor) -> Tensor:
+    """``gradientᵀ x`` by oneDNN, which copies the narrower of the two."""
+    return by_onednn(gradient.T, x.T) if gradient.size(1) <= x.size(1) else by_onednn(x.T, gradient.T).T
 
 
 class _Linear(torch.autograd.Function):
@@ -47,7 +47,7 @@ class _Linear(torch.autograd.Function):
         rows = gradient.flatten(0, -2)
         return (
             by_onednn(gradient, weight.T) if of_x else None,
-            across_rows(rows, x.flatten(0, -2)).contiguous() if of_weight else None,
+            weight_gradient(rows, x.flatten(0, -2)).contiguous() if of_weight else None,
             rows.sum(0) if of_bias else None,
         )
 
