@@ -17,7 +17,7 @@ from tests.models import new_model, sentences
 from transformer_lessons import decoding
 from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
 from transformer_lessons.data.batches import Batch, make_batch
-from transformer_lessons.fast import accelerate, losses, plain, products
+from transformer_lessons.fast import accelerate, kernels, losses, plain, products
 from transformer_lessons.fast.cpu_steps import CPUSteps
 from transformer_lessons.fast.decoding import beam, greedy, steps_of
 from transformer_lessons.fast.decoding_steps import Steps
@@ -95,6 +95,16 @@ def test_fused_attention_takes_every_mask_that_broadcasts(shape, is_causal):
         lambda *x: fused_attention(*x, **options)[0],
         lambda *x: scaled_dot_product_attention(*x, **options)[0],
         *(q, k, v),
+    )
+
+
+@pytest.mark.parametrize("short", [{}, {"cpu": 7}], ids=str)
+def test_causal_attention_is_the_same_with_a_mask_as_by_the_flag(monkeypatch, short):
+    monkeypatch.setattr(kernels, "SHORT", short)
+    assert_same_function(
+        lambda *x: fused_attention(*x, is_causal=True)[0],
+        lambda *x: scaled_dot_product_attention(*x, is_causal=True)[0],
+        *(torch.randn(2, 3, 7, 5, dtype=torch.float64) for _ in range(3)),
     )
 
 

@@ -5,7 +5,9 @@ does them again on these very tensors, as a graph does.
 """
 
 import weakref
+from functools import partial
 
+import jaxtyping
 import pytest
 import torch
 from conftest import assert_close
@@ -153,13 +155,28 @@ def test_replayed_training_is_the_same_training(tape, accumulate):
     assert_same_steps(*trainers("cpu", torch.float64, accumulate=accumulate), 40, 1e-9)
 
 
-# Torch's own, of what its compiler does with a GPU.
-@pytest.mark.filterwarnings(
-    "ignore:.torch.jit.script", "ignore:TensorFloat32 tensor cores", "ignore:The .grad attribute of a Tensor"
-)
+@pytest.fixture
+def unchecked() -> None:
+    """Without jaxtyping's checks, which torch cannot compile."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's compiler warns of itself
+def test_compiled_training_is_the_same_training(unchecked, monkeypatch):
+    without_cpp = partial(torch.compile, backend="aot_eager")
+    monkeypatch.setattr(torch, "compile", without_cpp)
+    monkeypatch.setattr(losses, "_compiled", lambda: without_cpp(losses.hidden_loss, dynamic=True))
+    (_, compiled), (_, plain) = trainers("cpu", compile=True), trainers("cpu")
+    for _ in range(3):
+        assert compiled.train_step()["loss"] == pytest.approx(plain.train_step()["loss"], rel=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's compiler warns of itself
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("compile", [False, True])
-def test_on_a_gpu_replayed_training_is_the_same_training(gpu, precision, compile):
+def test_on_a_gpu_replayed_training_is_the_same_training(gpu, unchecked, precision, compile):
     close = {"float32": 1e-4, "bfloat16": 0.05, "float16": 0.01}[precision]
     assert_same_steps(*trainers(gpu, precision=precision, compile=compile), 40, close)
 

@@ -10,6 +10,8 @@ from transformer_lessons.fast.products import is_plain, linear
 from transformer_lessons.masks import Mask, causal_mask, combine
 from transformer_lessons.norms import LayerNorm
 
+SHORT = {"cuda": 64}  # queries up to which, on this device, causal attention is faster with a mask
+
 
 def fused_attention(
     query: Float[Tensor, "*batch queries d_k"],
@@ -21,14 +23,17 @@ def fused_attention(
 ) -> tuple[Float[Tensor, "*batch queries d_v"], None]:
     """`attention.scaled_dot_product_attention` by fused kernels, which never hold all weights, and return none.
 
-    Memory grows with the length, not its square. A pitfall: any mask rules out the fastest kernel, so causal
-    attention is passed on as a flag wherever the flag can say it.
+    Memory grows with the length, not its square. A pitfall: any mask rules out the fastest kernel for long
+    sentences, so there causal attention is passed on as a flag wherever the flag can say it.
     """
     queries, keys = query.size(-2), key.size(-2)
     if is_causal and (mask is not None or queries != keys):
         mask, is_causal = combine(mask, causal_mask(queries, keys, device=query.device)[0, 0]), False
     if mask is None:
-        return F.scaled_dot_product_attention(query, key, value, is_causal=is_causal), None
+        # That kernel computes 128 × 128 weights at a time, however few are wanted; the one with masks, 64 × 64.
+        if is_causal and queries <= SHORT.get(query.device.type, 0):
+            mask, is_causal = causal_mask(queries, device=query.device)[0, 0], False
+        return F.scaled_dot_product_attention(query, key, value, mask, is_causal=is_causal), None
     # Kernels disagree on a query without any key (zeros, NaN, an average): let it see all, then zero it.
     mask = torch.atleast_2d(mask)
     blind = ~mask.any(-1, keepdim=True)
