@@ -19,9 +19,7 @@ MANY_KEYS = 16  # from which plain products are sooner than the fused kernel
 
 def is_packable(weight: Tensor) -> bool:
     """Whether oneDNN multiplies by it."""
-    return (
-        weight.device.type == "cpu" and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available()
-    )
+    return weight.is_cpu and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available()
 
 
 def product(

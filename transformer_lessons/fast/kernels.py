@@ -10,7 +10,7 @@ from transformer_lessons.fast.products import is_plain, linear
 from transformer_lessons.masks import Mask, causal_mask, combine
 from transformer_lessons.norms import LayerNorm
 
-SHORT = {"cuda": 64}  # queries up to which, on this device, causal attention is faster with a mask
+SHORT = {"cuda": 64}  # up to so many queries the kernel with masks is faster: its tiles are 64 × 64
 
 
 def fused_attention(
@@ -30,7 +30,6 @@ def fused_attention(
     if is_causal and (mask is not None or queries != keys):
         mask, is_causal = combine(mask, causal_mask(queries, keys, device=query.device)[0, 0]), False
     if mask is None:
-        # That kernel computes 128 × 128 weights at a time, however few are wanted; the one with masks, 64 × 64.
         if is_causal and queries <= SHORT.get(query.device.type, 0):
             mask, is_causal = causal_mask(queries, device=query.device)[0, 0], False
         return F.scaled_dot_product_attention(query, key, value, mask, is_causal=is_causal), None

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 CPU = getattr(torch.cpu, "get_capabilities", dict)()  # torch 2.9 does not say
 MKL_HOLDS_BACK = "AMD" in CPU.get("cpu_name", "") and CPU["avx512_f"] and torch.backends.mkldnn.is_available()
-HOOKS = "forward", "forward_pre", "backward", "backward_pre"
 LARGE = 2**22  # multiplications; below, calling oneDNN takes longer than it saves
 
 
@@ -69,7 +68,7 @@ class Linear(nn.Linear):
 
 def has_hooks(module: nn.Module) -> bool:
     """Whether somebody wants to be called when it is used."""
-    return any(getattr(module, f"_{kind}_hooks") for kind in HOOKS)
+    return any(getattr(module, f"_{k}_hooks") for k in ("forward", "forward_pre", "backward", "backward_pre"))
 
 
 def is_plain(linear: nn.Module) -> bool:

@@ -119,10 +119,9 @@ class Trainer:
         most = math.inf if self.config.clip_norm is None else self.config.clip_norm
         norm = distributed.full_tensor(nn.utils.clip_grad_norm_(self.parameters, most))
         loss, right, norm = torch.cat([sums, norm[None]]).tolist()  # at once: each time a GPU is waited for
-        if not math.isfinite(loss):
-            raise FloatingPointError(f"the loss became {loss} at step {self.step + 1}: train more gently")
-        if not math.isfinite(norm) and not self.scaler.is_enabled():
-            raise FloatingPointError(f"the gradient became {norm} at step {self.step + 1}: train more gently")
+        for what, x in (("loss", loss), ("gradient", 0.0 if self.scaler.is_enabled() else norm)):
+            if not math.isfinite(x):
+                raise FloatingPointError(f"the {what} became {x} at step {self.step + 1}: train more gently")
         rate = self.config.learning_rate(self.step + 1)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
