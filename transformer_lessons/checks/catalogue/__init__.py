@@ -1,4 +1,4 @@
-"""The tasks, a file each: the right answer, and the calls that show whether a requirement is met."""
+"""One module per task: the right answer, and the calls that show whether each requirement is met."""
 
 # In the order of the chapters.
 TASKS = """

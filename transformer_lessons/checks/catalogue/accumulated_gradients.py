@@ -1,4 +1,4 @@
-"""Steps from several batches. Batches of one token hide what is divided; one group hides what is set back."""
+"""Gradient accumulation. Batches of one token hide the divisor; a single group hides what must be reset."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -34,22 +34,22 @@ def train_accumulated(module, batches, accumulate, *, rate, pad_id):
 
 
 def weights(value: list) -> dict[str, Tensor]:
-    """The table after the steps."""
+    """The table of logits after the steps."""
     return {"module.weight, afterwards,": value[1]["weight"]}
 
 
 def losses(value: list) -> Tensor:
-    """What is returned, whether floats or tensors."""
+    """The returned losses; a list of floats or of tensors becomes one tensor."""
     return torch.tensor([*map(float, value[0])]) if isinstance(value[0], list) else value[0]
 
 
 def steps(value: list) -> int:
-    """How many numbers are returned."""
+    """The number of losses returned, one per step."""
     return len(value[0])
 
 
 def batch(draw: Draw, *lengths: int, pad: int = 0, length: int = 0) -> Batch:
-    """Rows of so many real tokens, and then padding."""
+    """Inputs and targets with one row per length: that many real targets, then padding."""
     shape = len(lengths), max(*lengths, length)
     targets = (draw.integers(1, WORDS, *shape) + pad) % WORDS
     is_real = torch.arange(shape[1]) < torch.tensor(lengths)[:, None]
@@ -65,7 +65,7 @@ def train(
     pad: int = 0,
     rate: float = 0.7,
 ) -> Call:
-    """A table of logits, a row for each token that is read."""
+    """A call that trains a table of logits, an embedding with one row per input token."""
     module = Given("embedding", [draw.normal(WORDS, WORDS)])
     return Call((module, batches, accumulate), {"rate": rate, "pad_id": pad}, weights_after=(0,), view=view)
 
@@ -76,45 +76,45 @@ def ones(draw: Draw, number: int) -> list[Batch]:
 
 
 def step(draw: Draw) -> list[Call]:
-    """One token."""
+    """Two calls with a single token, where nothing but the update itself can go wrong."""
     return [train(draw, ones(draw, 1), 1), train(draw, ones(draw, 1), 1)]
 
 
 def padding(draw: Draw) -> list[Call]:
-    """One real token in each group, and other ids than 0 for padding."""
+    """Groups of one real token, with pad_id 2; in the second call that token is 0."""
     inputs, _ = batch(draw, 1, pad=2, length=3)
     zero = inputs, torch.tensor([[0, 2, 2]])
     return [train(draw, [one], 1, pad=2) for one in (batch(draw, 1, pad=2, length=4), zero)]
 
 
 def tokens(draw: Draw) -> list[Call]:
-    """A group of several unequal batches; and one alone."""
+    """Groups of unequal batches, and a single batch, which show what the gradient is divided by."""
     uneven = [batch(draw, 3, 3), batch(draw, 1), batch(draw, 2, 2, 2)]
     return [train(draw, uneven, 3), train(draw, uneven[:2], 2), train(draw, uneven[2:], 1)]
 
 
 def groups(draw: Draw) -> list[Call]:
-    """Several, of one token or of two; and one of a module that comes with old gradients."""
+    """Three groups of one, two or three tokens each; last, a module that comes with old gradients."""
     calls = [train(draw, ones(draw, size * 3), size) for size in (1, 2, 3)]
     module, *others = calls[0].args
     return [*calls, replace(calls[0], args=(Given("used", [module]), *others))]
 
 
 def rest(draw: Draw) -> list[Call]:
-    """Fewer batches than a group has; and of more, how many steps are made."""
+    """Fewer batches than a group, judged by the weights; then more, judged by the number of steps."""
     numbers = [train(draw, ones(draw, n), size, steps) for n, size in ((3, 2), (7, 3), (4, 2))]
     return [train(draw, ones(draw, 2), 3), *numbers]
 
 
 def returned(draw: Draw) -> list[Call]:
-    """Of unequal batches; with rate 0, steps change nothing."""
+    """The losses of equal and unequal batches; at rate 0, the steps leave the model as it is."""
     uneven = [batch(draw, 3, 3), batch(draw, 1), batch(draw, 2, 2, 2), batch(draw, 4, 4)]
     given = (ones(draw, 2), 2), (uneven[:3], 3), (uneven, 2)
     return [train(draw, batches, size, losses, rate=0.0) for batches, size in given]
 
 
 def table(numbers: str) -> Given:
-    """Of two inputs and three classes, all zero, or not all alike."""
+    """A table of logits for two inputs and three classes, all zero or an identity."""
     made = {"zeros": torch.zeros, "eye": torch.eye}[numbers](2, 3)
     return Given(
         "embedding", [made], f"torch.nn.Embedding.from_pretrained(torch.{numbers}(2, 3), freeze=False)"
@@ -122,7 +122,7 @@ def table(numbers: str) -> Given:
 
 
 def small(*cases: tuple, numbers: str = "zeros", view: Callable = weights, pad: int = 0) -> Iterator[Call]:
-    """Of each case the size of groups, and the batches: what is read and what is said."""
+    """A call for each case: the group size, then batches of one row, each as (inputs, targets)."""
     for accumulate, *batches in cases:
         given = [tuple(torch.tensor([side]) for side in one) for one in batches]
         args = table(numbers), given, accumulate

@@ -1,4 +1,4 @@
-"""A step of Adam. What moves the parameter is held against the moments that are returned with it."""
+"""A step of Adam. The parameter's change is compared with the moments returned with it, right or wrong."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ def adam_step(parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.9
 
 
 def moved(step: int, eps: float = 0.0, start: Any = 0.0) -> Callable[[list], Tensor]:
-    """The change of a parameter, as a multiple of what the moments returned make it: one."""
+    """A view of the parameter's change as a multiple of what the returned moments imply: 1 if right."""
 
     def view(value: list) -> Tensor:
         parameter, first, second = value
@@ -33,61 +33,61 @@ def moved(step: int, eps: float = 0.0, start: Any = 0.0) -> Callable[[list], Ten
 
 
 def size(step: int) -> Callable[[list], Tensor]:
-    """The same without its sign."""
+    """The view `moved` without its sign."""
     return lambda value: moved(step)(value).abs()
 
 
 def different(value: list) -> list[int]:
-    """How many different entries: in an answer that looks at nothing, one."""
+    """The number of different entries in each result; 1 if an answer ignores its arguments."""
     return [part.unique().numel() for part in value]
 
 
 def state(draw: Draw, *shape: int, scale: float = 1.0, is_first: bool = False) -> tuple[Tensor, ...]:
-    """A parameter, its gradient, and moments: zeros at first."""
+    """A parameter, its gradient, and its moments, which are zero if `is_first`."""
     parameter, gradient, first, second = (scale * draw.normal(1, *shape)[0] for _ in range(4))
     zeros = torch.zeros_like(parameter)
     return (parameter, gradient, *((zeros, zeros) if is_first else (first, second.square())))
 
 
 def at_zero(draw: Draw, *shape: int, **options: Any) -> tuple[Tensor, ...]:
-    """A parameter of zeros, so that what it is changed by loses no digits."""
+    """A `state` whose parameter is zero, so that its change loses no digits."""
     parameter, *others = state(draw, *shape, **options)
     return (torch.zeros_like(parameter), *others)
 
 
 def call(args: tuple[Tensor, ...], step: int, view: Any = None, *, eps: float = 1e-9, **options: Any) -> Call:
-    """One step."""
+    """A call of one step with BETAS and RATE."""
     return Call((*args, step), {"rate": RATE, "betas": BETAS, "eps": eps}, view=view, **options)
 
 
 def averages(draw: Draw) -> list[Call]:
-    """At any step, of any shape."""
+    """Steps early and late, on several shapes, judged by the returned moments."""
     shapes = (1, (3,)), (2, (2, 3)), (7, ()), (LATE, (2, 1, 3))
     return [call(state(draw, *shape), step, lambda value: value[1:]) for step, shape in shapes]
 
 
 def update(draw: Draw) -> list[Call]:
-    """Late; and once with a gradient that anybody who clips, clips, and a parameter that is no zero."""
+    """Late steps, where the correction is 1; the last, from nonzero numbers, would also show clipping."""
     calls = [call(at_zero(draw, *shape), LATE, moved(LATE)) for shape in ((3,), (2, 3), ())]
     start, gradient, *old = state(draw, 3)
     return [*calls, call((start, 100 + gradient, *old), LATE, moved(LATE, start=start))]
 
 
 def correction(draw: Draw) -> list[Call]:
-    """Early."""
+    """Early steps, where the correction matters, judged by the size of the change."""
     calls = [call(at_zero(draw, 4, is_first=True), 1, size(1))]
     return [*calls, *(call(at_zero(draw, 2, 3), step, size(step)) for step in (2, 3, 11))]
 
 
 def epsilon(draw: Draw) -> list[Call]:
-    """A large one, late and early; and nothing to divide but zeros."""
+    """A large ε, late and early; then zero moments and a zero gradient, which must not give 0/0."""
     nothing = (draw.normal(3), *[torch.zeros(3)] * 3)
     calls = [call(at_zero(draw, 3), step, moved(step, 0.3), eps=0.3) for step in (LATE, 2)]
     return [*calls, call(nothing, 1, lambda value: value[0])]
 
 
 def defaults(draw: Draw) -> list[Call]:
-    """Whole steps; with tiny gradients, ε is seen."""
+    """Whole steps with the default betas and ε; tiny gradients make ε visible."""
     given = state(draw, 2, 3), state(draw, 3, scale=1e-8, is_first=True)
     return [Call((*args, step), {"rate": RATE}, view=list) for args, step in zip(given, (3, 1), strict=True)]
 
@@ -95,7 +95,7 @@ def defaults(draw: Draw) -> list[Call]:
 def small(
     *, steps: tuple = (1, 2), eps: float = 0.0, betas: tuple = (0.25, 0.75), least: float = 0.0, **how: Any
 ) -> Iterator[Call]:
-    """One number; with such betas, all averages are computed in the head."""
+    """Steps of one number, with betas for which all averages can be computed in one's head."""
     numbers = itertools.product(steps, ((0.0, 0.0), (4.0, 4.0), (1.0, 16.0)), (2.0, least, 8.0))
     for step, old, gradient in numbers:
         kwargs = {"rate": 0.5} | {name: value for name, value in (("betas", betas), ("eps", eps)) if value}

@@ -1,4 +1,4 @@
-"""A learner's test of attention, tried on implementations that are right, and on some with a known mistake."""
+"""A learner's test of attention, run on right implementations and on some with a known mistake."""
 
 import torch
 
@@ -6,7 +6,7 @@ from transformer_lessons.checks.definitions import Call, Given, Task
 from transformer_lessons.checks.learner.adapter import is_opaque
 
 RIGHT = ("reference", "fused", "additive")
-# By requirement: what the test must find wrong, most of them known mistakes.
+# The implementations that the test must find wrong, by requirement; most have a known mistake.
 WRONG = {
     "formula": ("no_scale", "scaled_by_d_k", "softmax_over_queries", "keys_averaged"),
     "mask": ("mask_ignored", "mask_inverted", "masked_after_softmax"),
@@ -54,7 +54,7 @@ def is_right(attention):
 
 
 def tried_on(*kinds: str) -> list[Call]:
-    """The test is called with each of these; None is a no, and what is no value is itself."""
+    """A call of the test on each of these; None counts as False, an unsendable result as itself."""
     shown = {kind: f"checks.specimens.attention({kind!r})" for kind in kinds}
     given = [Given("attention", [kind], shown[kind]) for kind in kinds]
     return [Call((one,), view=lambda said: said if is_opaque(said) else bool(said)) for one in given]

@@ -1,4 +1,4 @@
-"""BatchNorm. ε is silent where entries are tens, and where running variances are."""
+"""BatchNorm. ε does not show where entries are in the tens, or where running variances are."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -28,7 +28,7 @@ def trained(draw: Draw, width: int) -> dict[str, Tensor]:
 
 
 def new(width: int) -> dict[str, Tensor]:
-    """As a new layer has them."""
+    """Weights and running statistics of a new layer."""
     zeros, ones = torch.zeros(width), torch.ones(width)
     return {"weight": ones, "bias": zeros, "running_mean": zeros, "running_var": ones}
 
@@ -42,13 +42,13 @@ AFFINE = {
 def call(
     x: Tensor, *, training: bool = True, state: dict | None = None, options: Any = (), **more: Any
 ) -> Call:
-    """A layer as wide as the input, by default as it is when it is new."""
+    """A call of a layer as wide as the input, by default with the state of a new layer."""
     state = state or new(x.size(-1))
     return Call((x,), init=(x.size(-1),), state=state, training=training, options=dict(options), **more)
 
 
 def kept(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The running statistics, by whatever names that say mean and variance."""
+    """The running statistics, under any names that contain `mean` and `var`."""
     return {
         name: next(tensor for own, tensor in state.items() if name[8:] in own and "track" not in own)
         for name in ("running_mean", "running_var")
@@ -63,7 +63,7 @@ def left(*earlier: tuple, training: bool = True, **more: Any) -> Call:
 
 
 def statistics(draw: Draw) -> list[Call]:
-    """Two, three and four axes, and a weight and a bias."""
+    """Training on inputs of two, three and four axes; last, with a trained weight and bias."""
     calls = [
         call(10 * draw.normal(*shape)) for shape in ((2, 3, 5), (7, 5), (2, 2, 3, 5), (1, 4, 5), (5, 5, 5))
     ]
@@ -71,19 +71,19 @@ def statistics(draw: Draw) -> list[Call]:
 
 
 def small_entries(draw: Draw) -> list[Call]:
-    """With entries of hundredths, or an ε of 0.5, ε is much. Half of them are negative."""
+    """Entries of ±0.01, and of ±1 with ε = 0.5, so that ε matters; in each feature, half are negative."""
     x = halves(draw, 5, 6).T
     return [call(0.01 * x), call(x[None], options={"eps": 0.5})]
 
 
 def running(draw: Draw) -> list[Call]:
-    """After one batch, and after two with another momentum."""
+    """The running statistics after one batch, and after two with another momentum."""
     rows, first, second = (10 * draw.normal(*shape, 5) for shape in ((7,), (2, 3), (4, 3)))
     return [left((rows,)), left((first,), (second,), state=trained(draw, 5), options={"momentum": 0.25})]
 
 
 def evaluation(draw: Draw) -> list[Call]:
-    """What training has left, one vector alone, a new layer, and what is left after a batch in evaluation."""
+    """A trained layer, also on a single vector; a new layer; and the statistics after a batch."""
     x, state = 10 * draw.normal(2, 3, 5), trained(draw, 5)
     calls = [call(x, training=False, state=state), call(x[:1, :1], training=False, state=state)]
     untrained = Call((10 * draw.normal(2, 3, 5),), init=(5,))
@@ -91,12 +91,12 @@ def evaluation(draw: Draw) -> list[Call]:
 
 
 def small(**more: Any) -> Iterator[Call]:
-    """Batches of vectors with one feature, of two, and sentences."""
+    """Small batches of vectors with one feature or two, and of sentences."""
     return (call(torch.tensor(rows), **more) for rows in (*ROWS, *PAIRS, *SENTENCES))
 
 
 def small_running() -> Iterator[Call]:
-    """After one batch; then with another momentum, and after two."""
+    """The running statistics after one batch, then with another momentum, after two, and of two features."""
     batches = [torch.tensor(rows) for rows in ROWS[:3]]
     yield from (left((x,), state=None) for x in batches)
     yield from (left((x,), state=None, options={"momentum": 0.5}) for x in batches)
@@ -105,7 +105,7 @@ def small_running() -> Iterator[Call]:
 
 
 def small_evaluation() -> Iterator[Call]:
-    """A new layer, whose running statistics are 0 and 1, and what they are afterwards."""
+    """A new layer, whose running mean is 0 and variance 1; last, its statistics after a batch."""
     for rows in ROWS[:3]:
         yield Call((torch.tensor(rows),), init=(1,))
     yield left((torch.tensor(ROWS[0]),), training=False, state=None)

@@ -9,16 +9,16 @@ from transformer_lessons.checks.catalogue.greedy import BOTH, ENDLESS, LONG, SHO
 from transformer_lessons.checks.definitions import Call, Task
 from transformer_lessons.decoding import evaluating
 
-# Greedy begins with 3, and the likeliest sentence with 4.
+# Greedy decoding begins with 3, the likeliest sentence with 4.
 TRAP = {1: {3: 0.55, 4: 0.45}, 3: {5: 0.4, 2: 0.3, 4: 0.3}, 4: {2: 0.9, 5: 0.1}, 5: {2: 0.6, 3: 0.4}}
-# The longest wins, and only its length tells that it may.
+# The longest sentence wins, which can be foreseen only from the length penalty at max_length.
 FAR = {1: {2: 0.55, 3: 0.45}, 3: {4: 1.0}, 4: {5: 1.0}, 5: {6: 1.0}, 6: {2: 1.0}}
-# A short sentence is the likeliest, a longer one has more for each of its tokens.
+# A short sentence is the likeliest, but a longer one has a higher log p per token.
 LENGTHS = {1: {2: 0.4, 3: 0.6}, 3: {4: 0.9, 2: 0.1}, 4: {5: 0.9, 2: 0.1}, 5: {2: 0.7, 6: 0.3}, 6: {2: 1.0}}
 
 
 def chance(seed: int) -> dict:
-    """A table in which two or three tokens may follow each, one of them often the end."""
+    """A random table: two or three tokens may follow each token, often including the end mark."""
     random, rows = Random(seed), {}
     for before in (1, 3, 4, 5, 6):
         after = random.sample((2, 3, 4, 5, 6), random.choice((2, 3)))
@@ -62,13 +62,13 @@ def beam(model, src, *, beam_size, length_penalty, max_length):
 
 
 def call(*tables: dict, size: int, alpha: float = 0.0, rows: tuple = (0,), max_length: int = 5) -> Call:
-    """Sentence n of a batch is told by the table `rows[n]`."""
+    """A call in which sentence n of the batch selects the table `rows[n]`."""
     src = source(tables, rows)
     return Call((model(*tables), src), {"beam_size": size, "length_penalty": alpha, "max_length": max_length})
 
 
-# By chance, but such that what people get wrong is seen: seeds, beams, α, lengths. With α = 3, a softmax of a
-# softmax does not hide what else is wrong.
+# Random tables chosen so that known mistakes show: seed, beam_size, α, max_length. With α = 3, a softmax of a
+# softmax does not hide other mistakes.
 TELLING = (0, 3, 2, 5), (11, 2, 1, 5), (11, 3, 1, 5), (15, 2, 1, 3), (12, 2, 2, 3), (231, 2, 2, 5)
 FOUND = *TELLING, (243, 2, 2, 3), (4, 2, 3, 5), (106, 3, 3, 4), (37, 2, 0.6, 5)
 FOUND += tuple((n, 2 + n % 2, 0.5 + n % 3, 4 + n % 2) for n in range(12))

@@ -1,6 +1,6 @@
 """BLEU with several references. Candidates as long as their only reference hide all but the precisions.
 
-Of the rest, pairs of corpora tell: with as many right groups they score the same, with fewer they do not.
+Pairs of corpora show the rest: with equally many right groups they score the same, with fewer they do not.
 """
 
 import math
@@ -34,22 +34,22 @@ def bleu(candidates, references):
 
 
 def call(*pairs: tuple[str, list[str]]) -> Call:
-    """A corpus, its sentences written as letters."""
+    """A call on a corpus whose sentences are strings, each letter a token."""
     return Call(([list(one) for one, _ in pairs], [[list(one) for one in several] for _, several in pairs]))
 
 
 def twins(one: list, other: list) -> Call:
-    """Whether two corpora score the same."""
+    """A call that shows whether two corpora score the same."""
     return replace(call(*one), same_as=call(*other).args)
 
 
 def told(pairs: list[Call]) -> list[Call]:
-    """What the first of each pair scores."""
+    """Calls that show what the first corpus of each pair scores."""
     return [replace(pair, same_as=None) for pair in pairs]
 
 
 def one_by_one(draw: Draw) -> list[Call]:
-    """Each sentence a corpus of its own, its reference with another end; that hides how corpora are added up."""
+    """Corpora of one sentence, whose reference ends differently; this hides how counts are added up."""
     calls = [*ALONE]
     for length in (6, 9, 13):
         ids, end = draw.integers(0, 5, length).tolist(), draw.integers(0, 5, 2).tolist()
@@ -58,7 +58,7 @@ def one_by_one(draw: Draw) -> list[Call]:
 
 
 ALONE = [call(("abcde", ["abcdf"])), call(("abcdefgh", ["abcdxfgh"])), call(("aabcd", ["aabcd"]))]
-ALONE += [Call(([[5, 6, 7, 8, 1, 11]], [[[5, 6, 7, 8, 11, 1]]]))]  # groups are no strings of digits
+ALONE += [Call(([[5, 6, 7, 8, 1, 11]], [[[5, 6, 7, 8, 11, 1]]]))]  # as joined digits, 1 11 equals 11 1
 CORPUS = [
     call(("abcd", ["abcd"]), ("xyxy", ["zzzz"])),
     call(("abcde", ["abcdx"]), ("abcd", ["abcd"]), ("ab", ["ab"])),
@@ -76,7 +76,7 @@ TWO_PARTS = [("abcd0efgh12", ["abcd3efgh45"]), ("ijklmno", ["rstuvwx"])]
 A_PART_EACH = [("abcd0123456", ["abcd789ijkl"]), ("efghijk", ["efghlmn"])]
 ADDED = [
     twins(TWO_PARTS, A_PART_EACH),
-    twins([ONE, OTHER, PERFECT], [OTHER, ONE, PERFECT]),  # a part that would go on in the next sentence
+    twins([ONE, OTHER, PERFECT], [OTHER, ONE, PERFECT]),  # if sentences were joined, abcd would match
     twins([PERFECT, ("abxy", ["abzz"])], [PERFECT]),
 ]
 AS_OFTEN = [

@@ -20,20 +20,20 @@ def cached_attention_step(query, key, value, keys, values, window=None):
 
 
 def call(draw: Draw, earlier: int, *window: int, d_k: int = 3, lead: tuple[int, ...] = (2, 2)) -> Call:
-    """So many earlier positions; values are 5 wide."""
+    """A call with this many earlier positions, perhaps a window, and values of width 5."""
     new = [draw.normal(*lead, 1, width) for width in (d_k, d_k, 5)]
     kept = [draw.normal(*lead, earlier, width) for width in (d_k, 5)]
     return Call((*new, *kept, *window))
 
 
 def window(draw: Draw) -> list[Call]:
-    """A query of zeros averages, whatever scores are divided by."""
+    """Windows narrower and wider than the cache; a query of zeros averages, whatever the scale."""
     calls = [call(draw, *sizes) for sizes in ((5, 3), (3, 3), (4, 1), (2, 4))]
     return [replace(one, args=(0 * one.args[0], *one.args[1:])) for one in calls]
 
 
 def small(earlier: int, *window: int) -> Iterator[Call]:
-    """Whole numbers; the values 10, 20, … tell apart what is averaged."""
+    """Whole numbers; the values 10, 20, … show which of them are averaged."""
     for query, key in ((1.0, 0.0), (2.0, 1.0), (1.0, 2.0)):
         new = [torch.tensor([[number, 0.0]]) for number in (query, key)]
         kept = torch.tensor([[2.0, 0.0], [0.0, 0.0], [1.0, 0.0]]), torch.tensor([[10.0], [20.0], [30.0]])

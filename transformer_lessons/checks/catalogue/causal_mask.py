@@ -1,4 +1,4 @@
-"""The causal mask: True where the key is not later than the query. Axes of one in front are left open."""
+"""The causal mask: True where the key is not later than the query. Leading axes of size one are optional."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ from transformer_lessons.masks import causal_mask
 
 
 def booleans(mask: Tensor) -> Tensor:
-    """What a mask of any type means: being boolean is a requirement of its own."""
-    return mask == 0 if mask.is_floating_point() and (mask <= 0).all() else mask.bool()  # 0 and −∞
+    """A mask of any dtype as the booleans that it means; being boolean is a requirement of its own."""
+    return mask == 0 if mask.is_floating_point() and (mask <= 0).all() else mask.bool()  # additive: 0 and −∞
 
 
 def matrix(mask: Tensor) -> Tensor:
-    """The mask as booleans, without axes of one in front."""
+    """The mask as booleans, without leading axes of size one."""
     visible = booleans(mask)
     while visible.dim() > 2 and visible.size(0) == 1:
         visible = visible[0]
@@ -22,7 +22,7 @@ def matrix(mask: Tensor) -> Tensor:
 
 
 def form(mask: Tensor) -> dict[str, Any]:
-    """Its type, and that it is no constant."""
+    """The mask's dtype, and whether it is more than a constant."""
     shown = mask == mask.flatten()[0]
     return {"dtype": str(mask.dtype), "hides some keys and shows others": not shown.all()}
 

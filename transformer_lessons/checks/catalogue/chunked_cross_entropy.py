@@ -1,4 +1,4 @@
-"""The loss over a large vocabulary, a few classes at a time. With chunks as large as it, nobody sees them."""
+"""The loss over a large vocabulary, a few classes at a time. One chunk for all classes hides the chunks."""
 
 from collections.abc import Iterator
 
@@ -23,18 +23,18 @@ def chunked_cross_entropy(hidden, weight, targets, chunk, pad_id):
 
 
 def call(draw: Draw, tokens: int, vocab: int, chunk: int, pad_id: int = 0, width: int = 7) -> Call:
-    """Targets all over the vocabulary; none is padding, if that is 0."""
+    """A call whose targets are drawn from all classes but 0, the default pad_id."""
     hidden, weight = draw.normal(tokens, width), draw.normal(vocab, width)
     return Call((hidden, weight, draw.integers(1, vocab, tokens), chunk, pad_id))
 
 
 def values(draw: Draw) -> list[Call]:
-    """In one chunk, in several, in one for each class, and where the last one is smaller."""
+    """One chunk, several, one for each class, and a smaller last chunk."""
     return [call(draw, 5, *sizes) for sizes in ((13, 17), (12, 4), (13, 4), (11, 1), (9, 5))]
 
 
 def padding(draw: Draw) -> list[Call]:
-    """The same loss without the padded tokens, wherever they stand; and a batch with no others."""
+    """Padding anywhere, which must not change the loss; last, a batch of nothing but padding."""
     calls = []
     for pad_id, other in ((0, 1), (3, 0)):
         hidden, weight = draw.normal(7, 5), draw.normal(11, 5)
@@ -47,7 +47,7 @@ def padding(draw: Draw) -> list[Call]:
 
 
 def any_size(draw: Draw) -> list[Call]:
-    """Logits in the thousands, and all of them far below zero."""
+    """Logits in the thousands, and logits all far below zero, judged by whether the loss is finite."""
     targets = torch.tensor([1, 2, 5, 3])
     hidden, weight = draw.normal(4, 5), draw.normal(7, 5)
     pairs = (30 * hidden, 30 * weight), (hidden.abs() + 1, -900 * (weight.abs() + 1))
@@ -55,12 +55,12 @@ def any_size(draw: Draw) -> list[Call]:
 
 
 def is_finite(value: Tensor) -> bool:
-    """Whether there is neither NaN nor infinity in it."""
+    """Whether the value holds neither NaN nor infinity."""
     return bool(value.isfinite().all())
 
 
 def counted(chunk: int, **columns: int) -> Call:
-    """53 tokens and 101 classes; so many columns of 53 logits are enough."""
+    """A call with 53 tokens and 101 classes; the limits are given in columns of 53 logits."""
     enough = {kind: 53 * 4 * number for kind, number in columns.items()}
     return Call((torch.ones(53, 2), torch.ones(101, 2), torch.full((53,), 7), chunk, 0), limits=enough)
 
@@ -70,7 +70,7 @@ PEAK = [counted(13, largest=13, peak=90)]
 
 
 def small(targets: list[int], *chunks: int, pad_id: int = 0, far: float = 1.0) -> Iterator[Call]:
-    """Logits of 0, 1, 2, … or a multiple."""
+    """Logits of 0, 1, 2 and 3, or a multiple of them, with each chunk size."""
     for chunk in chunks:
         hidden, weight = torch.ones(len(targets), 1), far * torch.arange(4.0)[:, None]
         yield Call((hidden, weight, torch.tensor(targets), chunk, pad_id))

@@ -1,4 +1,4 @@
-"""One mask of several. Here, and nowhere else, it is asked for that what makes no sense is refused."""
+"""One mask from several. This is the only task in which arguments that make no sense must be refused."""
 
 from dataclasses import replace
 
@@ -27,12 +27,12 @@ def combine_masks(*masks):
 
 
 def call(*masks: Tensor | None) -> Call:
-    """What the result means; axes of one in front are left open."""
+    """A call judged by what the mask means; leading axes of size one are optional."""
     return Call(masks, view=None if all(mask is None for mask in masks) else matrix)
 
 
 def values(draw: Draw) -> list[Call]:
-    """Two masks of one shape; one hides everything."""
+    """Two masks of the same shape; in the first call, one of them hides everything."""
     nothing = torch.zeros(2, 6, dtype=torch.bool)
     return [
         call(draw.mask(2, 6), nothing),
@@ -42,7 +42,7 @@ def values(draw: Draw) -> list[Call]:
 
 
 def several(draw: Draw) -> list[Call]:
-    """One, three, and five, in which each hides something that no other does."""
+    """One mask, three, and five that each hide something no other does; last, the dtype for two."""
     first, second, third = (draw.mask(2, 1, 3, 4) | draw.mask(2, 1, 3, 4) for _ in range(3))
     five = ~torch.eye(5, dtype=torch.bool)[:, None, None, None, :]
     calls = [call(first), call(first, second, third), call(*five.expand(5, 2, 1, 3, 5))]
@@ -50,7 +50,7 @@ def several(draw: Draw) -> list[Call]:
 
 
 def broadcasting(draw: Draw) -> list[Call]:
-    """Padding and a causal mask, with and without axes on the left."""
+    """Padding and a causal mask, with and without leading axes."""
     past = torch.ones(1, 1, 3, 4, dtype=torch.bool).tril(1)
     padding = torch.arange(4) < torch.tensor([[4], [2]])
     padding = padding[:, None, None, :]
@@ -60,20 +60,20 @@ def broadcasting(draw: Draw) -> list[Call]:
 
 
 def none(draw: Draw) -> list[Call]:
-    """None before, between and after masks; None alone; and nothing."""
+    """None before, between and after masks; None alone; and no argument at all."""
     a, b = draw.mask(2, 1, 3, 4), draw.mask(2, 1, 3, 4)
     return [call(*masks) for masks in ((None, a), (a, None), (None, a, None, b), (None, None), ())]
 
 
 def refusals(draw: Draw) -> list[Call]:
-    """Masks of numbers, and masks that do not fit."""
+    """Masks of numbers, and masks whose shapes do not fit; each must be refused."""
     a = draw.mask(2, 1, 3, 4)
     others = a.float(), a.long(), a.byte(), a.half(), draw.mask(2, 1, 3, 5), draw.mask(2, 1, 2, 4)
     return [call(a.float()), *(call(a, other) for other in others)]
 
 
 def tensors(*masks: list | None) -> Call:
-    """Masks written as lists."""
+    """A call with masks written as lists."""
     return call(*(None if mask is None else torch.tensor(mask) for mask in masks))
 
 

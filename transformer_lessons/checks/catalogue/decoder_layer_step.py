@@ -1,4 +1,4 @@
-"""One step of a decoder layer: new tokens, with keys and values kept. The first step hides what was kept."""
+"""One step of a decoder layer: new tokens, with cached keys and values. The first step hides the cache."""
 
 import itertools
 from collections.abc import Iterator
@@ -48,30 +48,30 @@ SHOWN = (
 
 
 def call(draw: Draw, *, new: int = 1, earlier: int = 3, mask: Tensor | None = None) -> Call:
-    """Two sentences, two heads of three, four source positions."""
+    """A call with two sentences, two heads of width 3 and four source positions."""
     past, memory = ([draw.normal(2, 2, n, 3) for _ in range(2)] for n in (earlier, 4))
     masks = () if mask is None else (mask,)
     return Call((drawn(draw, SIZES), 2, draw.normal(2, new, 6), *past, *memory, *masks))
 
 
 def later(draw: Draw) -> list[Call]:
-    """One token after others."""
+    """One new token after three or five others."""
     return [call(draw), call(draw, earlier=5)]
 
 
 def several(draw: Draw) -> list[Call]:
-    """A prompt, and several tokens that come later."""
+    """Several new tokens at once: a prompt, then two or three after others."""
     return [call(draw, new=3, earlier=0), call(draw, new=2), call(draw, new=3, earlier=3)]
 
 
 def masked(draw: Draw) -> list[Call]:
-    """Padding of the source."""
+    """A padded source at the first step, and a random source mask at a later one."""
     padding = torch.tensor([[True, True, False, False], [True, True, True, False]])[:, None, None]
     return [call(draw, earlier=n, mask=mask) for n, mask in ((0, padding), (3, draw.mask(2, 1, 1, 4)))]
 
 
 def small(new: int = 1, earlier: int = 1, mask: list | None = None) -> Iterator[Call]:
-    """All matrices the identity, those of cross-attention twice that."""
+    """Small calls with `layer.simple` weights: multiples of shifted identities."""
     weights = Given("plain", [simple(*BOTH)], SHOWN)
     for rows, heads in itertools.product(([[0, 1, 2], [1, 0, 0]], [[2, 0, 1], [0, 0, 1]]), (1, 3)):
         x = torch.tensor([rows[:new]]).float()
@@ -81,7 +81,7 @@ def small(new: int = 1, earlier: int = 1, mask: list | None = None) -> Iterator[
         memory = [
             torch.tensor(two).reshape(shape) for two in ([[0.0, 3, 0], [0, 0, 1]], [[0.0, 2, 0], [0, 0, 4]])
         ]
-        past = past if earlier else past[:1] * 2  # at most six lines
+        past = past if earlier else past[:1] * 2  # reused, to keep messages to six lines
         memory = memory if not earlier and mask is None else memory[:1] * 2
         masks = () if mask is None else (torch.tensor(mask),)
         yield Call((weights, heads, x, *past, *memory, *masks))

@@ -1,6 +1,6 @@
-"""The feed-forward layer. Identities for weights show the activation alone; numbers above 10 go through it.
+"""The feed-forward layer. Identity weights show the activation alone; it leaves numbers above 10 unchanged.
 
-Only the formula is looked at with sizes that differ: axes and widths that are exchanged cost nothing else.
+Only the formula is tried with sizes that differ: exchanged axes and widths cost nothing else.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,19 +19,19 @@ BIASES = {"W_1.bias": torch.ones(2), "W_2.bias": torch.ones(2)}
 
 
 def weights(W_1: Tensor, W_2: Tensor) -> dict[str, Tensor]:
-    """The two maps; their biases are zero, so that those who have none are right."""
+    """The two maps; their biases are zero, so that an answer without biases is right, too."""
     matrices = {"W_1.weight": W_1, "W_2.weight": W_2}
     return matrices | {"W_1.bias": torch.zeros(len(W_1)), "W_2.bias": torch.zeros(len(W_2))}
 
 
 def call(x: Tensor, state: dict[str, Tensor], **more: Any) -> Call:
-    """A layer as wide as its weights."""
+    """A call of a layer as wide as its weights."""
     d_ff, d_model = state["W_1.weight"].shape
     return Call((x,), init=(d_model, d_ff), state=state, **more)
 
 
 def formula(draw: Draw) -> list[Call]:
-    """From one axis to four, and sizes that are all different."""
+    """Inputs of one to four axes, some with all sizes different; last, a d_ff below d_model."""
     state = weights(draw.normal(7, 5), draw.normal(5, 7))
     narrow = weights(draw.normal(3, 5), draw.normal(5, 3))
     calls = [call(draw.normal(*shape, 5), state) for shape in ((2, 3), (), (1, 4), (2, 2, 3), (5, 5))]
@@ -39,13 +39,13 @@ def formula(draw: Draw) -> list[Call]:
 
 
 def activation(draw: Draw) -> list[Call]:
-    """GELU itself: both maps are identities."""
+    """GELU alone, as both maps are identities."""
     state = weights(torch.eye(5), torch.eye(5))
     return [call(draw.normal(*shape, 5), state, options=GELU) for shape in ((2, 5), (5,))]
 
 
 def dropped(hidden: Tensor) -> Callable[[Tensor], dict[str, Any]]:
-    """What dropout does to hidden numbers that stand in the output twice, whatever chance picks."""
+    """A view of what dropout does to hidden units that have two outputs each, whichever it drops."""
 
     def view(output: Tensor) -> dict[str, Any]:
         first, second = output.chunk(2, dim=-1)
@@ -61,7 +61,7 @@ def dropped(hidden: Tensor) -> Callable[[Tensor], dict[str, Any]]:
 
 
 def dropout(draw: Draw) -> list[Call]:
-    """In training and in evaluation. The last six hidden units are zero, the first six have two outputs each."""
+    """Training and evaluation. The last six hidden units are zero, the first six have two outputs each."""
     copies = torch.cat([torch.eye(6), torch.eye(6)])
     W_1 = draw.uniform(12, 12) + 0.5
     W_1[6:] = 0
@@ -73,12 +73,12 @@ def dropout(draw: Draw) -> list[Call]:
 
 
 def gradients(draw: Draw) -> list[Call]:
-    """Of the input, the weights and the biases."""
+    """Gradients of the input, the weights and the biases."""
     return [call(draw.normal(5, 5, 5), weights(draw.normal(5, 5), draw.normal(5, 5)))]
 
 
 def small(**options: Any) -> Iterator[Call]:
-    """Both weights are minus the identity; once with another axis."""
+    """Weights that are minus the identity; once with one more axis, twice with a d_ff below d_model."""
     for row in ([1, -2], [2, -1], [-3, 1], [[1, -2]]):
         x = torch.tensor([row]).float()
         yield call(x, weights(-torch.eye(2), -torch.eye(2)), setting=SET, options=options)
@@ -88,12 +88,12 @@ def small(**options: Any) -> Iterator[Call]:
 
 
 def rows(output: Tensor) -> dict[str, Any]:
-    """Which rows occur: both numbers of one come from one hidden unit."""
+    """The different rows of the output; both numbers of a row come from one hidden unit."""
     return {"different rows of it": output.round(decimals=1).unique(dim=0).tolist()}
 
 
 def small_dropout() -> Iterator[Call]:
-    """One hidden unit, which both outputs copy; with forty rows, chance has no say in which of them occur."""
+    """One hidden unit, copied to both outputs; in forty rows, every possible row occurs almost surely."""
     state = weights(torch.ones(1, 2), torch.ones(2, 1))
     for p, training in ((0.5, True), (0.2, True), (0.5, False)):
         options = {"dropout": p}

@@ -6,10 +6,10 @@ from torch import Tensor
 from transformer_lessons.checks.definitions import Call, Given, Task
 from transformer_lessons.decoding import evaluating
 
-# What follows a token, with which probability: 1 begins a sentence, 2 ends it. LONG ends a step later than SHORT.
+# Probabilities of the next token: 1 begins a sentence, 2 ends it. LONG ends a step later than SHORT.
 SHORT = {1: {3: 0.6, 4: 0.4}, 3: {2: 0.9, 4: 0.1}, 4: {3: 1.0}, 2: {5: 1.0}, 5: {5: 1.0}, 0: {3: 1.0}}
 LONG = {1: {4: 0.7, 3: 0.3}, 4: {5: 0.8, 2: 0.2}, 5: {2: 0.6, 3: 0.4}, 3: {2: 1.0}, 2: {3: 1.0}, 0: {4: 1.0}}
-# After 4 alone comes 5; after 3 and 4 comes the end.
+# After 4 alone comes 5; after 3 and then 4 comes the end.
 BOTH = {1: {3: 1.0}, 3: {4: 0.6, 2: 0.4}, (3, 4): {2: 1.0}, 4: {5: 1.0}, 5: {5: 1.0}}
 ENDLESS = {1: {3: 1.0}, 3: {4: 1.0}, 4: {3: 0.9, 2: 0.1}}
 TINY = {1: {3: 0.6, 2: 0.4}, 3: {2: 1.0}}, {1: {2: 1.0}}
@@ -32,36 +32,36 @@ def greedy(model, src, *, max_length):
 
 
 def model(*tables: dict, training: bool = False, **settings: int) -> Given:
-    """A model that consists of these tables, one for each sentence."""
+    """A model made of these tables; each source sentence selects one."""
     options = ["training=True"] * training + [f"{name}={value}" for name, value in settings.items()]
     shown = f"checks.given.table({', '.join([*map(str, tables), *options])})"
     return Given("table", [list(tables), training, settings], shown)
 
 
 def source(tables: tuple, rows: tuple[int, ...], pad_id: int = 0) -> Tensor:
-    """Sentence n of a batch is told by the table `rows[n]`; every other one is padded."""
+    """Sources in which sentence n selects the table `rows[n]`; every second sentence is padded."""
     return torch.tensor([[len(tables) * 3 + row, pad_id if n % 2 else 6] for n, row in enumerate(rows)])
 
 
 def call(*tables: dict, rows: tuple[int, ...] = (0,), max_length: int = 5, **options) -> Call:
-    """A batch of so many sentences."""
+    """A call with a batch of sentences, one for each number in `rows`."""
     src = source(tables, rows, options.get("pad_id", 0))
     return Call((model(*tables, **options), src), {"max_length": max_length})
 
 
 def in_mode(training: bool) -> Call:
-    """A model in training, or in evaluation: what it says, and in which mode it is left."""
+    """A call of a model in training or evaluation mode: its tokens, and the mode it is left in."""
     args = model(SHORT, training=training), torch.tensor([[3, 4]])
     return Call(args, {"max_length": 5}, weights_after=(0,), view=left_in)
 
 
 def left_in(value: list) -> dict:
-    """The tokens, and the mode in which the model is afterwards."""
+    """The tokens, and the model's mode afterwards."""
     tokens, state = value
     return {"tokens": tokens, "the model, afterwards, in training mode": bool(state["is_training"])}
 
 
-WHOLE = Call((model(*TINY), torch.tensor([[4, 4, 3]])), {"max_length": 5})  # the sum of all tells the table
+WHOLE = Call((model(*TINY), torch.tensor([[4, 4, 3]])), {"max_length": 5})  # the sum of ids selects the table
 VALUES = [*map(call, (TINY[0], BOTH, SHORT, LONG)), WHOLE]
 BATCH = [
     call(LONG, rows=(0, 0)),

@@ -1,4 +1,4 @@
-"""Grouped-query attention. Heads of keys that are all alike hide the sharing; keys of zeros hide all but it."""
+"""Grouped-query attention. Equal heads of keys hide the sharing; keys of zero hide everything else."""
 
 import itertools
 import math
@@ -22,13 +22,13 @@ def grouped_query_attention(query, key, value, mask=None):
 
 
 def qkv(draw: Draw, heads: int, groups: int, queries: int = 3, keys: int = 5, d_k: int = 4) -> tuple:
-    """Two sentences; values 7 wide."""
+    """Query, key and value for two sentences; values have width 7."""
     shapes = (heads, queries, d_k), (groups, keys, d_k), (groups, keys, 7)
     return tuple(draw.normal(2, *shape) for shape in shapes)
 
 
 def sharing(draw: Draw) -> list[Call]:
-    """Plain averages of each group's values; clear matches with each group's keys, whatever the scale."""
+    """Averages of a group's values; clear matches, whatever the scale; last, a mask that hides nothing."""
     calls = []
     for heads, groups in ((6, 2), (6, 3), (3, 1), (3, 3)):
         query, key, value = qkv(draw, heads, groups, d_k=5)
@@ -39,7 +39,7 @@ def sharing(draw: Draw) -> list[Call]:
 
 
 def attention(draw: Draw) -> list[Call]:
-    """Heads of keys that are all alike: who shares them makes no difference. And a mask that hides nothing."""
+    """Equal heads of keys and values, so that sharing does not matter; last, a mask that hides nothing."""
     calls = []
     for heads, groups, *sizes in ((3, 3, 3, 5, 4), (2, 2, 4, 3, 6), (1, 1, 1, 2, 3), (4, 2, 3, 5, 4)):
         query, key, value = qkv(draw, heads, 1, *sizes)
@@ -48,7 +48,7 @@ def attention(draw: Draw) -> list[Call]:
 
 
 def averages(mask: Tensor) -> Callable[[list[Tensor]], dict]:
-    """What a mask has to do with: whether hidden keys have no weight, and the others all of it."""
+    """A view of what a mask decides: the weights of hidden keys, and the sum of each row."""
 
     def view(results: list[Tensor]) -> dict:
         weights, hidden = results[1], ~mask.broadcast_to(results[1].shape)
@@ -58,14 +58,14 @@ def averages(mask: Tensor) -> Callable[[list[Tensor]], dict]:
 
 
 def mask(draw: Draw) -> list[Call]:
-    """For all, for each sentence, and for each head."""
+    """Masks for all sentences, for each sentence, and for each head."""
     shapes = (3, 5), (2, 1, 1, 5), (2, 1, 3, 5), (6, 3, 5), (2, 6, 3, 5), (2, 6, 1, 5)
     masks = [draw.mask(*shape) for shape in shapes]
     return [Call((*qkv(draw, 6, 2), one), view=averages(one)) for one in masks]
 
 
 def gradients(draw: Draw) -> list[Call]:
-    """With and without a mask."""
+    """Gradients with and without a mask."""
     return [Call(qkv(draw, 6, 2)), Call((*qkv(draw, 4, 2), draw.mask(3, 5)))]
 
 
@@ -77,7 +77,7 @@ ROW, HEADS, SENTENCES = (
 
 
 def small(heads: int, groups: int, d_k: int = 1, masks: tuple = (None,)) -> Iterator[Call]:
-    """One query in each head, two keys; the values 10, 20, … tell apart what is averaged."""
+    """One query per head and two keys; the values 10, 20, … show which of them are averaged."""
     rest = [0.0] * (d_k - 1)
     for visible, (q, k) in itertools.product(masks, ((1, 1), (0, 0), (1, 2), (2, 1), (2, 2))):
         batch = 2 if visible == SENTENCES else 1

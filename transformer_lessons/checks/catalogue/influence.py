@@ -11,7 +11,7 @@ from transformer_lessons.checks.definitions import Call, Draw, Given, Task
 from transformer_lessons.checks.words import literal
 
 FAINT = 1e-9  # a weight that no threshold should hide
-NEARLY_ALL = 1 - 1e-9  # the share that dropout takes from a model that must not be left in training mode
+NEARLY_ALL = 1 - 1e-9  # the dropout rate of a model that has to be put into evaluation mode
 
 
 def influence(model, x):
@@ -24,7 +24,7 @@ def influence(model, x):
 
 
 def call(pattern: Tensor, weight: Tensor, x: Tensor, **options: Any) -> Call:
-    """A model y = tanh(pattern · x · weightᵀ), or another of `specimens.mixer`."""
+    """A call on a model y = tanh(pattern · x · weightᵀ), or on another kind of `specimens.mixer`."""
     known = {"dropout": 0.0, "training": False, "kind": "plain", **options}
     said = "".join(f", {name}={value!r}" for name, value in options.items())
     is_tiny = bool(pattern.abs().max() <= 10 * FAINT)
@@ -36,7 +36,7 @@ def call(pattern: Tensor, weight: Tensor, x: Tensor, **options: Any) -> Call:
 
 
 def left(value: list) -> dict[str, Any]:
-    """What was found, as True and False, and what became of the model."""
+    """The map as booleans, and the state in which the model was left."""
     found, state = value
     training, touched, trainable = state["_extra_state"].tolist()
     return {
@@ -48,27 +48,27 @@ def left(value: list) -> dict[str, Any]:
 
 
 def large(draw: Draw, *shape: int) -> Tensor:
-    """Numbers of either sign and of sizes for which tanh is neither flat nor straight."""
+    """Numbers of either sign, of sizes for which tanh is neither flat nor linear."""
     x = draw.normal(*shape)
     return torch.where(x >= 0, 0.1 + x.abs() / 2, -0.1 - x.abs() / 2)
 
 
 def some(draw: Draw) -> Tensor:
-    """A pattern that is not symmetric, with zeros in it, on the diagonal too."""
+    """An asymmetric pattern with zeros in it, on the diagonal too."""
     kept = draw.normal(5, 5) < 0.3
     kept[0, -1], kept[-1, 0], kept[1, 1] = True, False, False
     return large(draw, 5, 5).abs() * kept
 
 
 def values(draw: Draw) -> list[Call]:
-    """A causal model, others, and one with slopes below zero alone; outputs are as wide as inputs."""
+    """A causal model, a general one, and one with negative slopes only; outputs are as wide as inputs."""
     weight, x = large(draw, 3, 3).abs(), large(draw, 5, 3)
     patterns = large(draw, 5, 5).abs().tril(), some(draw), -some(draw)
     return [replace(call(pattern, weight, x), view=None) for pattern in patterns]
 
 
 def outputs(draw: Draw) -> list[Call]:
-    """The first number of each output, the last, or all but the last, are 0; all are; or gradients cancel."""
+    """Outputs whose first number, last, all but the last, or all are 0; and gradients that cancel."""
     weight, x, number = large(draw, 3, 4).abs(), large(draw, 5, 4), torch.arange(3)[:, None]
     return [
         *(call(some(draw), weight * seen, x) for seen in (number != 0, number != 2)),
@@ -79,39 +79,39 @@ def outputs(draw: Draw) -> list[Call]:
 
 
 def inputs(draw: Draw) -> list[Call]:
-    """The entries of each gradient add up to zero, the first two or the last two; or all but one are zero."""
+    """Gradients whose only nonzero entries, the first or last two, cancel; and with one nonzero entry."""
     column = large(draw, 4, 1).abs()
     both, one = (column * torch.tensor([1.0, second, 0.0, 0.0]) for second in (-1.0, 0.0))
     return [call(some(draw), weight, large(draw, 5, 4)) for weight in (both, both.flip(1), one)]
 
 
 def faint(draw: Draw) -> list[Call]:
-    """Nothing of which is more than a billionth, or all but what comes of the first and the last input."""
+    """Influences of about a billionth: all of them, or all but those of the first and last input."""
     weight, x, strong = large(draw, 3, 3).abs(), large(draw, 5, 3), torch.tensor([1, FAINT, FAINT, FAINT, 1])
     return [call(size * some(draw), weight, x) for size in (FAINT, strong)]
 
 
 def deaf(draw: Draw) -> list[Call]:
-    """A model that looks at zeros only, and one that returns zeros."""
+    """A model that replaces its input by zeros, and one that returns zeros."""
     rest = some(draw), large(draw, 3, 3).abs(), large(draw, 5, 3)
     return [call(*rest, kind=kind) for kind in ("deaf", "constant")]
 
 
 def model(draw: Draw) -> list[Call]:
-    """Dropout that takes nearly everything, in a model that comes in training mode, and in evaluation mode."""
+    """A model with dropout of nearly everything, handed over in training and in evaluation mode."""
     rest = some(draw), large(draw, 3, 3).abs(), large(draw, 5, 3)
     return [call(*rest, dropout=NEARLY_ALL, training=on, kind="nested") for on in (True, False)]
 
 
 def small(*weights: list, size: float = 1.0, x: float = 0.5, **options: Any) -> Iterator[Call]:
-    """Two positions, of which the second hears both."""
+    """Two positions: the second depends on both, the first on itself alone."""
     for sign in (size, -size):
         for weight in map(torch.tensor, weights):
             pattern = sign * torch.tensor([[1.0, 0.0], [1.0, 1.0]])
             yield call(pattern, weight, torch.full((2, weight.size(1)), x), **options)
 
 
-# Two positions, each of which hears the other alone.
+# Two positions, each of which depends on the other alone.
 CROSSED = call(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.ones(1, 1), torch.full((2, 1), 0.5))
 MIXED = call(torch.tensor([[1.0, 0.0], [FAINT, 1.0]]), torch.ones(1, 1), torch.full((2, 1), 0.5))
 SOME = small([[0.0], [1.0]], [[1.0], [0.0]], [[1.0], [-1.0]], [[1.0], [2.0]])

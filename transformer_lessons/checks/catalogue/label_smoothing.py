@@ -1,4 +1,4 @@
-"""The smoothed loss. One token hides sums, means and numbers; no smoothing hides where ε goes."""
+"""The smoothed loss. A single token hides sums, means and counts; no smoothing hides where ε goes."""
 
 import itertools
 from collections.abc import Iterator
@@ -12,36 +12,36 @@ from transformer_lessons.losses import label_smoothed_loss
 
 
 def plain(value: list) -> list:
-    """The number of tokens may be a tensor of any type, or a number."""
+    """The loss, and as a float the number of tokens, which may be a number or a tensor of any dtype."""
     loss, tokens = value
     return [loss, float(tokens)]
 
 
 def size(value: list) -> Tensor:
-    """Of the loss, whatever its sign."""
+    """The absolute value of the loss."""
     return torch.as_tensor(value[0]).abs()
 
 
 def call(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float | None, view: Any = plain) -> Call:
-    """Without smoothing, with the default."""
+    """A call; the answer's own default is used if `smoothing` is None."""
     options = {"pad_id": pad_id} | ({} if smoothing is None else {"smoothing": smoothing})
     return Call((logits, targets), options, view=view)
 
 
 def targets(draw: Draw, pad_id: int, classes: int, *lengths: int, length: int = 0) -> Tensor:
-    """Real tokens, as many in each row as its length, and then padding."""
+    """Targets with one row per length: that many real tokens, then padding."""
     ids = (draw.integers(1, classes, len(lengths), max(*lengths, length)) + pad_id) % classes
     return ids.where(torch.arange(ids.size(1)) < torch.tensor(lengths)[:, None], torch.tensor(pad_id))
 
 
 def loss(draw: Draw) -> list[Call]:
-    """No padding, no smoothing."""
+    """Logits without padding and smoothing: a batch, and a single sentence."""
     calls = [call(draw.normal(3, 4, 7), targets(draw, 0, 7, 4, 4, 4), 0, 0.0)]
     return [*calls, call(draw.normal(6, 5), targets(draw, 0, 5, 6)[0], 0, 0.0)]
 
 
 def hidden(draw: Draw, pad_id: int, *lengths: int) -> Call:
-    """The right tokens of real positions are certain, so that the loss is that of padding: none."""
+    """A call in which real targets are certain, so that any loss could only come from padding."""
     ids = targets(draw, pad_id, 7, *lengths, length=4)
     ids = ids if len(lengths) > 1 else ids[0]
     certain = 60 * torch.nn.functional.one_hot(ids, 7) + draw.normal(*ids.shape, 7)
@@ -49,32 +49,32 @@ def hidden(draw: Draw, pad_id: int, *lengths: int) -> Call:
 
 
 def padding(draw: Draw) -> list[Call]:
-    """Some, and much."""
+    """Targets with some padding, with much, and in a single sentence."""
     return [hidden(draw, 0, 4, 2, 3), hidden(draw, 0, 1, 3), hidden(draw, 0, 2)]
 
 
 def smoothing(draw: Draw) -> list[Call]:
-    """One token, with several ε, among them the default."""
+    """One token with several values of ε, the default among them, judged by the size of the loss."""
     calls = [(draw.normal(1, 1, 7), targets(draw, 0, 7, 1), epsilon) for epsilon in (0.3, None, 0.8, 0.1)]
     at = (..., 0, ..., 0)  # in a batch, and without
     return [call(x[n], ids[n], 0, epsilon, size) for n, (x, ids, epsilon) in zip(at, calls, strict=True)]
 
 
 def pad_id(draw: Draw) -> list[Call]:
-    """In the middle, at the end; with everything at once."""
+    """A pad_id in the middle of the classes and at their end; then each with smoothing as well."""
     everything = [call(draw.normal(3, 5, 7), targets(draw, pad, 7, 5, 2, 4), pad, 0.2) for pad in (3, 6)]
     return [hidden(draw, 3, 4, 1, 2), hidden(draw, 6, 3), *everything]
 
 
 def large() -> list[Call]:
-    """One token that seems impossible, or moderately so."""
+    """One target that seems impossible, with a loss of 2995, and one with a loss of 60."""
     ids = torch.tensor([2])
     some = call(torch.tensor([[0.0, 3000.0, 5.0]]), ids, 0, 0.0, size)
     return [some, call(torch.tensor([[[100.0, 0.0, 40.0]]]), ids[None], 0, 0.0, size)]
 
 
 def gradients(draw: Draw) -> list[Call]:
-    """Of everything."""
+    """Gradients with padding, with and without smoothing, and of a single sentence."""
     ids = targets(draw, 2, 5, 4, 2)
     return [call(draw.normal(*t.shape, 5), t, 2, e) for t, e in ((ids, 0.1), (ids, 0.0), (ids[1], 0.1))]
 
@@ -82,7 +82,7 @@ def gradients(draw: Draw) -> list[Call]:
 def small(
     *ids: list, smoothing: float = 0.0, pad: int = 0, sizes: tuple = (0.0, 2.0), classes: int = 3
 ) -> Iterator[Call]:
-    """Logits that are counted up, the same for each token; with a smoothing, the default as well."""
+    """Logits in every combination of `sizes`, the same for each token; with smoothing, also its default."""
     for right, row in itertools.product(ids, itertools.product(sizes, repeat=classes)):
         target = torch.tensor(right)
         logits = torch.tensor(row).expand(*target.shape, classes).contiguous()

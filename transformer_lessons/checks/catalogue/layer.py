@@ -1,6 +1,6 @@
 """One layer for all models, and what the decoder layer's check shares with it.
 
-Sub-layers whose weights are zero give their biases: so the stream is seen by itself, and what is dropped.
+Sub-layers whose weights are zero return their biases: this shows the stream alone, and what is dropped.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -40,9 +40,9 @@ class Layer(nn.Module):
         return self.add_norm_feed_forward(x, self.feed_forward)
 
 
-ONES = ("W_o.bias", "W_1.bias")  # what makes a sub-layer give ones if matrices are zero, and W_2 the identity
+ONES = ("W_o.bias", "W_1.bias")  # with ones here, zero matrices and W_2 the identity, sub-layers return ones
 EACH = "for n, p in layer.named_parameters(): p.data = "
-VALUES = (  # of a parameter p with the name n: not one is like another
+VALUES = (  # the value of the parameter p with the name n
     "torch.eye(*p.shape).roll(1, 0) * (1 + n.count('cross') + n.count('W_v')) if p.dim() > 1"
     " else torch.arange(1, len(p) + 1.) ** (n.count('e') - 1) * ('norm.w' in n or 'o.b' in n)"
 )
@@ -53,7 +53,7 @@ GIVES_ONES = EACH + (
 
 
 def shapes(d_model: int, d_ff: int, *attentions: str) -> dict[str, tuple[int, ...]]:
-    """The parameters of a layer."""
+    """The shapes of a layer's parameters, by name."""
     maps = {f"{a}.W_{letter}": (d_model, d_model) for a in attentions for letter in "qkvo"}
     maps |= {"feed_forward.W_1": (d_ff, d_model), "feed_forward.W_2": (d_model, d_ff)}
     norms = [f"add_norm_{name}.norm" for name in (*(a.split("_")[0] for a in attentions), "feed_forward")]
@@ -63,19 +63,19 @@ def shapes(d_model: int, d_ff: int, *attentions: str) -> dict[str, tuple[int, ..
 
 
 def drawn(draw: Draw, sizes: dict[str, tuple[int, ...]]) -> dict[str, Tensor]:
-    """Weights like no others."""
+    """Random weights of these shapes."""
     return {name: draw.normal(*size) / size[-1] ** 0.5 for name, size in sizes.items()}
 
 
 def silent(sizes: dict[str, tuple[int, ...]], number: float) -> dict[str, Tensor]:
-    """Weights of zero, biases that make each sub-layer give a number, and norms as they are at first."""
+    """Zero matrices but for W_2, an identity; biases with which sub-layers return this number; new norms."""
     values = {name: number if name.endswith(ONES) else float("norm.weight" in name) for name in sizes}
     state = {name: torch.full(size, values[name]) for name, size in sizes.items()}
     return state | {"feed_forward.W_2.weight": torch.eye(*sizes["feed_forward.W_2.weight"])}
 
 
 def call(draw: Draw, *args: Tensor | None, attentions: tuple[str, ...], **options) -> Call:
-    """Four wide and two heads, with weights of its own."""
+    """A call of a layer with d_model 6, two heads, d_ff 5 and random weights."""
     return Call(args, init=(config(6, 2, 5, **options),), state=drawn(draw, shapes(6, 5, *attentions)))
 
 
@@ -87,7 +87,7 @@ def training(
     rate: float = 0.5,
     mode: bool = True,
 ) -> Call:
-    """With sub-layers that all give one number, which in training is dropped at this rate."""
+    """A call with sub-layers that all return one number, which is dropped at this rate in training."""
     given = config(3, 1, 3, dropout=rate, norm_first=norm_first)
     state, view = silent(shapes(3, 3, *attentions), number), added(args[0]) if number else None
     said = f"{SEED}\n{GIVES_ONES if number else SILENT}"
@@ -95,7 +95,7 @@ def training(
 
 
 def dropout(*sizes: tuple[int, ...], attentions: tuple[str, ...]) -> Callable[[Draw], list[Call]]:
-    """The stream is whole; what is added is dropped, or twice as large; and in evaluation nothing is."""
+    """The stream stays whole; what is added is dropped or doubled in training, and kept in evaluation."""
 
     def calls(draw: Draw) -> list[Call]:
         x, *others = (draw.normal(*size, 3) for size in sizes)
@@ -110,7 +110,7 @@ def dropout(*sizes: tuple[int, ...], attentions: tuple[str, ...]) -> Callable[[D
 
 
 def simple(*attentions: str, d_ff: int = 3) -> dict[str, Tensor]:
-    """Matrices are multiples of moved identities, and only norms and attentions' last maps have vectors."""
+    """Multiples of shifted identities; of the vectors, only norm weights and W_o biases are not zero."""
     sizes = {name: torch.empty(size) for name, size in shapes(3, d_ff, *attentions).items()}
     return {n: eval(VALUES, {"torch": torch, "n": n, "p": p}) for n, p in sizes.items()}
 
@@ -118,7 +118,7 @@ def simple(*attentions: str, d_ff: int = 3) -> dict[str, Tensor]:
 def small(
     *others: Tensor | None, masks: tuple = (None,), attentions: tuple[str, ...], **options
 ) -> Iterator[Call]:
-    """Cases with `simple` weights, as many sentences as masks; the last for those to whom d_ff is d_model."""
+    """Calls with `simple` weights and as many sentences as the mask; in the last, d_ff is not d_model."""
     inputs = [[0, 3, 6]], [[0, 1, 2], [1, 0, 0]], [[2, 0, 1], [0, 0, 1]], [[0, 3, 6]]
     for rows, heads, d_ff in zip(inputs, (1, 1, 3, 1), (3, 3, 3, 2), strict=True):
         for mask in masks:
@@ -130,12 +130,12 @@ def small(
 
 
 def numbers(y: Tensor) -> dict[str, list[float]]:
-    """Which ones there are."""
+    """The different numbers in the output."""
     return {"numbers in it": added(torch.zeros(()))(y)}
 
 
 def small_training(*others: Tensor, attentions: tuple[str, ...]) -> Iterator[Call]:
-    """Nothing is added to the stream; of what is, next to everything is dropped, or in evaluation nothing."""
+    """Sub-layers of zeros; then ones, with some or nearly all of them dropped, or in evaluation none."""
     whole = partial(training, torch.tensor([[[0.0, 3.0, 6.0]]]), *others, attentions=attentions)
     found = [whole(number=0.0, norm_first=first) for first in (False, True)]
     found += [whole(number=1.0, norm_first=True, rate=0.999)]
@@ -157,33 +157,33 @@ OWN = [[[[True, True], [True, True]]], [[[True, True], [False, True]]]]
 
 
 def silenced(plain: Call, *sublayers: str) -> Call:
-    """With sub-layers that give nothing."""
+    """The same call with these sub-layers returning zeros."""
     ends = tuple(f"{name}.{end}" for name in sublayers for end in ("weight", "bias"))
     state = {name: x * (not name.endswith(ends)) for name, x in plain.state.items()}
     return replace(plain, state=state)
 
 
 def masked(draw: Draw) -> list[Call]:
-    """One query of either sentence."""
+    """One query of either sentence, when a key changes that is hidden from it or visible."""
     return hidden_from(call(draw, draw.normal(2, 3, 6), None, None, hides(1, 2, 0), **ONE), 1, 2, 0)
 
 
 def hides(query: int, key: int, others: int) -> Tensor:
-    """A mask for two sentences that hides a key from one query of the second, and from others another one."""
+    """A mask that hides `key` from one query of the second sentence, and `others` from all other queries."""
     mask = torch.arange(3).expand(2, 1, 3, 3) != others
     mask[1, 0, query] = torch.arange(3) != key
     return mask
 
 
 def hidden_from(masked: Call, query: int, key: int, others: int) -> list[Call]:
-    """What the query gives when either key changes, which is hidden, and not; and in the first sentence."""
+    """The query's output when its hidden key changes, and a visible one; then in the first sentence."""
     places = (1, key), (1, others), (0, others)
     twins = [(sentence, changed_at(masked, 0, place)) for sentence, place in places]
     return [replace(masked, same_as=twin, view=lambda y, n=n: y[n, query]) for n, twin in twins]
 
 
 def changed_at(call: Call, argument: int, place: int) -> tuple:
-    """The call's arguments, one of them changed at one position."""
+    """The call's arguments, with one of them changed at one position."""
     args = list(call.args)
     args[argument] = args[argument].clone()
     args[argument][:, place] = args[argument][:, place].flip(-1) + 1
@@ -191,27 +191,27 @@ def changed_at(call: Call, argument: int, place: int) -> tuple:
 
 
 def plain(*, norm_first: bool = False) -> Callable[[Draw], list[Call]]:
-    """Two sentences of three positions."""
+    """Calls without a mask on two sentences of three positions."""
     return lambda draw: [call(draw, draw.normal(2, 3, 6), norm_first=norm_first, **ONE) for _ in range(2)]
 
 
 def two(draw: Draw, targets: int, *masks: Tensor | None, sources: int = 4, **options) -> Call:
-    """A target and a source, two sentences each."""
+    """A call with a target and a source of two sentences each."""
     args = draw.normal(2, targets, 6), draw.normal(2, sources, 6), *masks
     return call(draw, *args, **BOTH, **options)
 
 
 def language_model(draw: Draw) -> list[Call]:
-    """Without a memory: the first positions when the last one changes, without a mask and with one."""
+    """The first positions when the last one changes: no memory, first without a mask, then with one."""
     mask = torch.ones(2, 1, 1, 3, dtype=torch.bool)
     plain = [call(draw, draw.normal(2, 3, 6), None, None, m, **ONE) for m in (None, mask)]
     return [replace(one, same_as=changed_at(one, 0, 2), view=lambda y: y[:, :2]) for one in plain]
 
 
 def causal(draw: Draw) -> list[Call]:
-    """The first positions when a later one changes, and the last when an earlier one does that may be hidden.
+    """The first positions when a later one changes; the last when an earlier one does, hidden or visible.
 
-    Whatever cross-attention does.
+    Cross-attention returns zeros in all of them.
     """
     plain = silenced(two(draw, 3, sources=3), "cross_attention.W_o")
     masked = silenced(two(draw, 3, None, hides(2, 0, 1), sources=3), "cross_attention.W_o")
@@ -224,24 +224,24 @@ def causal(draw: Draw) -> list[Call]:
 
 
 def small_causal(memory: Tensor | None, **given) -> list[Call]:
-    """Without a mask, and with masks that hide something or nothing."""
+    """Calls without a mask, and with masks that hide something or nothing."""
     cases = [*small(memory, **given), *small(memory, None, masks=(OWN, FIRST, ALL), **given)]
     return [case for case in cases if case.args[0].size(1) > 1][::-1]
 
 
 def sees_all(draw: Draw) -> Call:
-    """The first of several target positions, when the last one of the source changes."""
+    """The first of several target positions when the last source position changes, which it must see."""
     first = silenced(two(draw, 3), "self_attention.W_o")
     return replace(first, same_as=changed_at(first, 1, 3), view=lambda y: y[:, :1])
 
 
 def cross(draw: Draw) -> list[Call]:
-    """One target position, with a feed-forward network that gives nothing, and with one that does."""
+    """One target position, with the feed-forward network silenced and with it whole; then `sees_all`."""
     return [silenced(two(draw, 1, norm_first=True), "feed_forward.W_2"), two(draw, 1), sees_all(draw)]
 
 
 def source(draw: Draw) -> list[Call]:
-    """A source position changes that is hidden from one of the sentences."""
+    """The output of a sentence when a source position changes that is hidden from it or from the other."""
     mask = torch.tensor([[True, False, True, True], [True, True, True, False]])[:, None, None]
     masked = silenced(two(draw, 1, mask), "self_attention.W_o")
     calls = [(masked, 1, 3), (masked, 1, 1), (masks_both(masked), 0, 1)]
@@ -249,28 +249,28 @@ def source(draw: Draw) -> list[Call]:
 
 
 def masks_both(case: Call) -> Call:
-    """With a mask for the target, too, that hides nothing."""
+    """The same call with a target mask as well, which hides nothing."""
     return replace(case, args=(*case.args, torch.tensor(ALL)[..., : case.args[0].size(1)]))
 
 
 def one_target(*masks: list, **options) -> list[Call]:
-    """One target position, then two."""
+    """Small calls with one target position, then with two."""
     cases = small(MEMORY, masks=masks or (None,), **BOTH, **options)
     return sorted(cases, key=lambda case: case.args[0].size(1))
 
 
 def of_kind(calls: Iterable[Call], *switches: bool) -> list[Call]:
-    """With `causal`, and `cross`, as they are given."""
+    """The same calls of layers with these values of `causal` and `cross`."""
     return [replace(call, init=(*call.init, *switches)) for call in calls]
 
 
 def has_cross(state: dict[str, Tensor]) -> dict[str, bool]:
-    """Whether there is a second attention."""
+    """Whether the layer has a cross-attention."""
     return {"cross-attention in it": any("cross" in name for name in state)}
 
 
 def parts() -> list[Call]:
-    """Of an encoder's layer, a language model's and a decoder's."""
+    """Whether the layer of an encoder, of a language model and of a decoder has a cross-attention."""
     kinds = (False, False), (True, False), (True, True)
     return [Call((), init=(config(3, 1, 3), *kind), method="state", view=has_cross) for kind in kinds]
 

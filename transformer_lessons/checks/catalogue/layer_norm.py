@@ -1,4 +1,4 @@
-"""Layer norm. ε is silent where entries are tens; with halves of 10 and −10, so are other deviations."""
+"""Layer norm. Entries in the tens hide ε; if half are 10 and half −10, they hide other deviations, too."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,43 +15,43 @@ ROWS = ([0.0, 3.0, 6.0], [1.0, 2.0, 6.0], [1.0, 1.0, 4.0], [0.0, 0.0, 0.1], [2.0
 
 
 def call(x: Tensor, *, eps: float | None = None, state: dict[str, Tensor] | None = None, **options) -> Call:
-    """A layer as wide as the input, by default with weight 1 and bias 0."""
+    """A call of a layer as wide as the input, by default with weight 1 and bias 0."""
     width = x.size(-1)
     state = state or {"weight": torch.ones(width), "bias": torch.zeros(width)}
     return Call((x,), init=(width,) if eps is None else (width, eps), state=state, **options)
 
 
 def centred(draw: Draw) -> list[Call]:
-    """The mean alone counts, which is 0; once in a new layer, as weights of another shape cannot be loaded."""
+    """The mean of the outputs, 0; once in a new layer, as weights of another shape cannot be loaded."""
     return [replace(one, view=lambda y: (y / y.abs().amax()).mean(-1)) for one in variance(draw)]
 
 
 def variance(draw: Draw) -> list[Call]:
-    """With entries of tens, ε is nothing."""
+    """Entries in the tens, where ε does not matter."""
     return [call(10 * draw.normal(3, 5)), Call((10 * draw.normal(1, 4, 7),), init=(7,))]
 
 
 def held(width: int) -> Call:
-    """Whether a new layer holds ones and zeros; under whatever names, and whatever else it holds."""
+    """Whether a new layer holds ones and zeros, under any names and whatever else it holds."""
     count = lambda state, n: min(sum(int((t == n).sum()) for t in state.values()), width)  # noqa: E731
     view = lambda state: {"ones": count(state, 1), "zeros": count(state, 0)}  # noqa: E731
     return Call((), init=(width,), method="state", view=view)
 
 
 def halves(draw: Draw, *shape: int) -> Tensor:
-    """Vectors of which half the entries are 1 and half are −1."""
+    """Vectors with half of their entries 1 and the other half −1."""
     return 1.0 - 2 * (draw.uniform(*shape).argsort(-1) % 2)
 
 
 def small_entries(draw: Draw) -> list[Call]:
-    """With entries of hundredths, or all alike, ε is much."""
-    constant = torch.full((2, 4), 2.0)  # of four, as the fourth part of a number is not rounded
+    """Entries of hundredths, a large ε, and equal entries: here ε matters."""
+    constant = torch.full((2, 4), 2.0)  # width 4, as a division by 4 is not rounded
     x, more = 0.01 * halves(draw, 3, 6), halves(draw, 1, 3, 6)
     return [call(x), call(more, eps=0.5), Call((constant,), init=(4,))]
 
 
 def with_weights(draw: Draw) -> list[Call]:
-    """A new layer; and one with weights, without which equal entries stay equal, whatever the norm is."""
+    """A new layer; then weights, which the view takes off again: what is left is ±1 in any norm."""
     x, weight, bias = halves(draw, 1, 3, 6), draw.uniform(6) + 0.5, draw.normal(6)
 
     def undone(y: Tensor) -> Tensor:
@@ -62,7 +62,7 @@ def with_weights(draw: Draw) -> list[Call]:
 
 
 def axes(draw: Draw) -> list[Call]:
-    """What becomes of the last vector changes with no other, nor with its own length; one alone has one axis."""
+    """One vector alone; then the last of a batch, whose result ignores the others and its own length."""
     varies = lambda y: [list(y.shape), bool((y != y[0]).any())]  # noqa: E731
     calls = [Call((draw.normal(6),), init=(6,), view=varies)]
     for shape in ((2, 3, 6), (2, 2, 3, 6), (6, 6, 6), (1, 2, 6)):
@@ -73,14 +73,14 @@ def axes(draw: Draw) -> list[Call]:
 
 
 def gradients(draw: Draw) -> list[Call]:
-    """Of the input, the weight and the bias."""
+    """Gradients of the input, the weight and the bias."""
     state = {"weight": draw.uniform(5) + 0.5, "bias": draw.normal(5)}
     calls = [call(10 * draw.normal(3, 5), state=state), call(draw.normal(2, 3, 5), eps=0.5, state=state)]
     return [*calls, Call((draw.normal(2, 5),), init=(5,))]
 
 
 def batches(rows: Sequence[list[float]], *lead: tuple[int, ...]) -> Iterator[Tensor]:
-    """Vectors of three numbers, each of them first once, in batches of these sizes, or alone."""
+    """Vectors of three numbers in batches of these shapes, (1,) by default; each comes first once."""
     for size in lead or ((1,),):
         for first in range(len(rows)):
             some = [rows[(first + n) % len(rows)] for n in range(torch.Size(size).numel())]
@@ -88,18 +88,18 @@ def batches(rows: Sequence[list[float]], *lead: tuple[int, ...]) -> Iterator[Ten
 
 
 def small(*lead: tuple[int, ...], **options) -> Iterator[Call]:
-    """Whole numbers."""
+    """Calls with the vectors of ROWS, in batches of these shapes."""
     return (call(x, **options) for x in batches(ROWS, *lead))
 
 
 def large_or_usual() -> Iterator[Call]:
-    """An ε of one, then the one that a layer has unless told otherwise."""
+    """An ε of 1, then the default ε with small entries."""
     yield from small(eps=1.0)
     yield from (call(torch.tensor([[0.0, 0.0, number]])) for number in (0.1, 0.01, 0.001, 0.002))
 
 
 def new_or_two() -> Iterator[Call]:
-    """What a new layer holds and does, then one whose weight is 2 and whose bias is 1."""
+    """The weights and outputs of a new layer, then a layer with weight 2 and bias 1."""
     yield held(3)
     yield from (Call((torch.tensor([row]),), init=(3,)) for row in ROWS[:2])
     yield from small(state=TWO, setting=SET_TWO)

@@ -29,43 +29,43 @@ def linear_attention(query, key, value, *, is_causal=False, key_mask=None):
 
 
 def qkv(draw: Draw, queries: int, keys: int, *lead: int) -> tuple[Tensor, ...]:
-    """Features 4 wide, values 6."""
+    """Query and key of width 4, and value of width 6."""
     return draw.normal(*lead, queries, 4), draw.normal(*lead, keys, 4), draw.normal(*lead, keys, 6)
 
 
 def alike(draw: Draw, queries: int, keys: int, *lead: int) -> tuple[Tensor, ...]:
-    """All queries and keys are ones."""
+    """Query and key of ones, and a random value."""
     query, key, value = qkv(draw, queries, keys, *lead)
     return torch.ones_like(query), torch.ones_like(key), value
 
 
 def formula(draw: Draw) -> list[Call]:
-    """With all axes, with none in front, with one query; and with is_causal, where it makes no difference."""
+    """Several leading axes or none; one query; last, is_causal where it does not matter: the last query."""
     calls = [Call(qkv(draw, *sizes)) for sizes in ((3, 5, 2, 7), (7, 3), (1, 5, 2), (5, 5, 3))]
     return [*calls, Call(qkv(draw, 5, 5, 2, 3), CAUSAL, view=lambda output: output[..., -1, :])]
 
 
 def causal(draw: Draw) -> list[Call]:
-    """As many keys as queries, and more; no axes in front, or one, or two."""
+    """As many keys as queries, or more; up to two leading axes; last, a key_mask that hides nothing."""
     calls = [(alike(draw, *size), CAUSAL) for size in ((5, 5, 2, 3), (3, 7, 2), (4, 4), (1, 5, 2), (7, 7, 7))]
     return list(itertools.starmap(Call, [*calls, (calls[1][0], {**CAUSAL, "key_mask": torch.ones(7) > 0})]))
 
 
 def key_mask(draw: Draw) -> list[Call]:
-    """For all, for each sentence, for each head; with is_causal, too."""
+    """Masks for all, for each sentence and for each head, also with is_causal."""
     masks = [draw.mask(*shape) for shape in ((5,), (2, 1, 5), (2, 3, 5), (3, 5))]
     calls = [Call(alike(draw, 4, 5, 2, 3), {"key_mask": mask}) for mask in masks]
     seen = draw.mask(2, 1, 5)
-    seen[..., 0] = True  # no query sees nothing
+    seen[..., 0] = True  # so that every query sees a key
     calls.append(Call(alike(draw, 5, 5, 2, 3), {**CAUSAL, "key_mask": seen}))
     query, key, _ = qkv(draw, 4, 5, 2, 3)
-    ones = torch.where(masks[2], 1.0, 1000.0)[..., None]  # where visible: their average is 1, whatever φ is
+    ones = torch.where(masks[2], 1.0, 1000.0)[..., None]  # 1 where visible: an average of 1, whatever φ is
     calls.append(Call(alike(draw, 4, 5, 2), {"key_mask": masks[0]}))
     return [*calls, Call((query, key, ones), {"key_mask": masks[2]})]
 
 
 def empty(draw: Draw) -> list[Call]:
-    """A sentence whose keys are all hidden; a first query whose only key is. Which rows are zero?"""
+    """A sentence with all keys hidden; a first query with its only key hidden. Which rows are zero?"""
     hidden = torch.tensor([[False], [True]]).expand(2, 5)
     first, some = {**CAUSAL, "key_mask": torch.arange(5) > 0}, {"key_mask": hidden}
     given = (first, 2), (first, 2, 3), (some, 2)
@@ -73,28 +73,28 @@ def empty(draw: Draw) -> list[Call]:
 
 
 def gradients(draw: Draw) -> list[Call]:
-    """With and without is_causal; with keys that are hidden, for one sentence all of them."""
+    """Gradients with and without is_causal, and with hidden keys, in one sentence all of them."""
     hidden = torch.tensor([[False] * 5, [True, True, False, True, False]])
     plain = Call(qkv(draw, 3, 5, 2, 3)), Call(qkv(draw, 5, 5, 2), CAUSAL)
     return [*plain, Call(qkv(draw, 3, 5, 2), {"key_mask": hidden})]
 
 
 def size(value: list) -> str:
-    """In words, whether a tensor was too large."""
+    """A phrase that says whether a tensor was too large."""
     if not value[0].any():
         return "nothing but zeros"
     return "no tensor of queries × keys numbers" if value[1]["largest"] else "one of as many, or more"
 
 
 def cost(draw: Draw) -> list[Call]:
-    """About a hundred queries and keys, with few features."""
+    """About a hundred queries and keys with few features, so that a matrix of weights stands out."""
     long = draw.normal(1, 101, 5), draw.normal(1, 103, 5), draw.normal(1, 103, 1)
     given = (long, {}), ([x[None] for x in long], {"key_mask": draw.mask(103)})
     return [Call(tuple(args), options, limits=ENOUGH, view=size) for args, options in given]
 
 
 def small(*keys: tuple[int, ...], **options: Any) -> Iterator[Call]:
-    """Whole numbers; the values 10, 20, … tell apart what is averaged. A mask is cut to the number of keys."""
+    """Whole numbers; the values 10, 20, … show which are averaged. A mask is cut to the number of keys."""
     for n, queries in itertools.product((2, 3), ([[1]], [[1], [0]], [[0, 1], [2, 0]])):
         for numbers in itertools.product((0.0, 1.0, 2.0, -1.0), repeat=n):
             key = torch.tensor([[x] + [0.0] * (len(queries[0]) - 1) for x in numbers])

@@ -1,4 +1,4 @@
-"""The sliding window. Rows with enough of a past, rows with less, and more keys than queries."""
+"""The sliding window. Rows whose window is full, rows with a shorter past, and more keys than queries."""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +18,7 @@ def local_window_mask(queries, keys, window):
 
 
 def rows(start: int | None, end: int | None = None) -> Callable[[Tensor], Tensor]:
-    """Some queries of the mask."""
+    """A view of the mask's rows from `start` to `end`."""
     return lambda mask: matrix(mask)[start:end]
 
 
@@ -26,12 +26,12 @@ masks = partial(calls, view=matrix)
 
 
 def square(*windows: int, length: int) -> list[Call]:
-    """With as many keys as queries, the rows that have enough of a past."""
+    """Calls with as many keys as queries, judged by the rows whose window is full."""
     return [Call((length, length, w), view=rows(w - 1)) for w in windows]
 
 
 def early(*windows: int, length: int) -> list[Call]:
-    """And those that have not."""
+    """Calls with as many keys as queries, judged by the rows whose past is shorter than the window."""
     return [Call((length, length, w), view=rows(0, w - 1)) for w in windows]
 
 

@@ -1,4 +1,4 @@
-"""BatchNorm without padding. What only BatchNorm asks for is looked at where nothing is padded."""
+"""BatchNorm that ignores padding. What BatchNorm itself requires is judged where nothing is padded."""
 
 import itertools
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ TWO = [[[0.0], [2.0], [9.0]], [[4.0], [9.0], [9.0]]], [[True, True, False], [Tru
 
 
 def call(x: Tensor, mask: Tensor, *, training: bool = True, state: dict | None = None, **more: Any) -> Call:
-    """A layer as wide as the input, by default as it is when it is new."""
+    """A call of a layer as wide as the input, by default with the state of a new layer."""
     return Call((x, mask), init=(x.size(-1),), state=state or new(x.size(-1)), training=training, **more)
 
 
@@ -59,23 +59,23 @@ def left(x: Tensor, mask: Tensor, training: bool = True, **more: Any) -> Call:
 
 
 def padded(draw: Draw) -> tuple[Tensor, Tensor]:
-    """Four sentences of five positions, between two and five of them real, and not the first ones."""
+    """Four sentences of five positions, two to five of them real, at random places."""
     mask = draw.uniform(4, 5).argsort(-1) < torch.tensor([[2], [3], [5], [4]])
     return 10 * draw.normal(4, 5, 3) + 5, mask
 
 
 def real(x: Tensor, mask: Tensor, state: dict | None = None, **more: Any) -> Call:
-    """Only real positions are looked at."""
+    """A call judged by its outputs at real positions."""
     return call(x, mask, state=state, view=lambda y: y[mask], **more)
 
 
 def statistics(draw: Draw) -> list[Call]:
-    """In a new layer, and in one with weights."""
+    """Training in a new layer, and in one with trained weights."""
     return [real(*padded(draw)), real(*padded(draw)), real(*padded(draw), trained(draw, 3))]
 
 
 def plain(draw: Draw) -> list[Call]:
-    """Nothing is padded: in training, with a large ε. In evaluation, and what is left afterwards."""
+    """Training without padding, also with a large ε; evaluation with and without; last, the statistics."""
     x, mask, state = 10 * draw.normal(2, 4, 3), torch.ones(2, 4, dtype=torch.bool), trained(draw, 3)
     calls = [call(x, mask, state=state), call(x / 10, mask, options={"eps": 0.5})]
     calls += [real(*padded(draw), state, training=False), call(x, mask, state=state, training=False)]
@@ -84,28 +84,28 @@ def plain(draw: Draw) -> list[Call]:
 
 
 def zeros(draw: Draw) -> list[Call]:
-    """Only padding is looked at, and whether all the rest is zero."""
+    """The outputs at padding, and whether all others are zero, in training and in evaluation."""
     x, mask = padded(draw)
     view = lambda y: {"padding": y[~mask], "everything is zero": not bool(y[mask].any())}  # noqa: E731
     return [call(x, mask, view=view, state=trained(draw, 3), training=mode) for mode in (True, False)]
 
 
 def running(draw: Draw) -> list[Call]:
-    """After one batch; with another momentum, after one whose sentences are all as long."""
+    """The statistics after a batch; then with another momentum, and equal lengths in all sentences."""
     x, mask = padded(draw)
     again = {"options": {"momentum": 0.25}, "state": trained(draw, 3)}
     return [left(x, mask), left(x, mask[:1].expand(4, 5), **again)]
 
 
 def finite(value: Any) -> dict[str, bool]:
-    """Whether there is a NaN anywhere, and anything but zeros."""
+    """Whether all numbers are finite, and whether all of them are zero."""
     parts = list(kept(value).values()) if isinstance(value, dict) else [value]
     is_zero = not any(part.nan_to_num(1.0).any() for part in parts)
     return {"all numbers finite": all(part.isfinite().all() for part in parts), "all of it zero": is_zero}
 
 
 def unknown(draw: Draw) -> list[Call]:
-    """Padding holds NaN or infinity: is there any in the output, or in what is left?"""
+    """Padding that holds NaN and infinity: whether the output or a running statistic shows it."""
     (x, mask), state = padded(draw), trained(draw, 3)
     x[~mask] = torch.tensor([float("nan"), float("inf"), 1.0])
     calls = [call(x, mask, state=state, training=mode, view=finite) for mode in (True, False)]
@@ -113,14 +113,14 @@ def unknown(draw: Draw) -> list[Call]:
 
 
 def gradients(draw: Draw) -> list[Call]:
-    """Of input, weight and bias; also with NaN in the padding."""
+    """Gradients of input, weight and bias; also with NaN in the padding."""
     (x, mask), state = padded(draw), trained(draw, 3)
     calls = [call(x, mask, state=state), call(x, mask, state=state, training=False)]
     return [*calls, call(x.masked_fill(~mask[..., None], float("nan")), mask, state=state)]
 
 
 def small(*ways: dict, filled: bool = False, holes: bool = False, after: bool = False) -> Iterator[Call]:
-    """One feature, in one sentence, then in two: nothing is padding, it holds NaN, or what is left is shown."""
+    """One feature, in one sentence, then in two: nothing padded, NaN in the padding, or the statistics."""
     for way, (x, mask) in itertools.product(ways or [{}], (ONE, TWO)):
         mask = torch.tensor(mask) | filled
         x = torch.where(mask[..., None] | (not holes), torch.tensor(x), float("nan"))

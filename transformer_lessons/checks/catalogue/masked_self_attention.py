@@ -1,4 +1,4 @@
-"""Causal self-attention in a batch with padding: what must not matter is changed, and what must matter."""
+"""Causal self-attention in a batch with padding: probes change what must not matter, and what must."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -23,43 +23,43 @@ def masked_self_attention(x, ids, pad_id):
 
 
 def words(draw: Draw, *shape: int) -> Tensor:
-    """Ids without padding, be it 0 or 7."""
+    """Ids without padding, whether that is 0 or 7."""
     return draw.integers(10, 23, *shape)
 
 
 def outputs(*places: int, sentence: int | None = None) -> Callable[[Tensor], Tensor]:
-    """Those at some positions, of one sentence or of all."""
+    """A view of the outputs at these positions, of one sentence or of all."""
     return lambda y: y[:, :, list(places)] if sentence is None else y[sentence][:, list(places)]
 
 
 def changed_at(draw: Draw, x: Tensor, *places: int) -> Tensor:
-    """The same but for some positions."""
+    """A copy of x with random vectors at these positions."""
     x = x.clone()
     x[:, :, list(places)] = 3 * draw.normal(*x[:, :, list(places)].shape)
     return x
 
 
 def twins(draw: Draw, x: Tensor, ids: Tensor, pad_id: int, changes: dict, view: Callable) -> list[Call]:
-    """For each change of positions, whether the outputs looked at stay the same."""
+    """A call for each change of positions, which shows whether the outputs in view stay the same."""
     return [
         Call((x, ids, pad_id), same_as=(changed_at(draw, x, *at), ids, pad_id), view=view) for at in changes
     ]
 
 
 def alike(draw: Draw, ids: Tensor, pad_id: int) -> Call:
-    """All vectors alike: an average of some of them, with whatever weights, is the same vector once more."""
+    """A call with equal vectors: any average of them, with whatever weights, is the same vector again."""
     x = draw.normal(1, 1, 1, 3).expand(1, 1, ids.size(1), 3)
     return Call((x.contiguous(), ids, pad_id))
 
 
 def attention(draw: Draw) -> list[Call]:
-    """The last position of one sentence sees everything, whatever the masks; and all vectors alike."""
+    """The last position of one sentence, which sees everything, whatever the masks; then equal vectors."""
     given = [(draw.normal(1, h, n, d), words(draw, 1, n), 0) for h, n, d in ((1, 4, 3), (3, 5, 2))]
     return [*(Call(args, view=outputs(-1)) for args in given), alike(draw, words(draw, 1, 4), 0)]
 
 
 def causal(draw: Draw) -> list[Call]:
-    """Later positions change nothing; the position itself and those before it do."""
+    """Changes at later positions, which must not matter, at the position itself and before, which must."""
     calls = []
     for heads, length in ((1, 5), (2, 4)):
         x, ids = draw.normal(1, heads, length, 3), words(draw, 1, length)
@@ -69,16 +69,16 @@ def causal(draw: Draw) -> list[Call]:
 
 
 def padding(draw: Draw) -> list[Call]:
-    """Padded positions change no other; words do, and padded positions look around as well."""
+    """Changes of padding, which must not matter, and of words, which must, for padded positions as well."""
     x, ids = draw.normal(1, 2, 6, 3), words(draw, 1, 6)
     ids[0, [1, 4]] = 7
-    ids[0, 2] = 0  # a word, here
+    ids[0, 2] = 0  # a word here, as pad_id is 7
     calls = twins(draw, x, ids, 7, [(1,), (1, 4), (2,), (0,)], outputs(3, 5))
     return [*calls, *twins(draw, x, ids, 7, [(0,), (1,)], outputs(4)), alike(draw, ids, 7)]
 
 
 def sentences(draw: Draw) -> list[Call]:
-    """In a batch a sentence gets what it gets alone; as many sentences as heads, or as positions."""
+    """A sentence in a batch, which must get what it gets alone; as many sentences as heads, or positions."""
     calls = []
     for batch, heads, length in ((3, 3, 5), (4, 2, 4), (2, 1, 3)):
         x, ids = draw.normal(batch, heads, length, 3), words(draw, batch, length)
@@ -87,13 +87,13 @@ def sentences(draw: Draw) -> list[Call]:
         calls += [
             Call((x, ids, 0), same_as=(x[:1], ids[:1], 0), view=kept),
             Call((x, ids, 0), same_as=(x[1:], ids[1:], 0), view=outputs(0, length - 1, sentence=-1)),
-            Call((x, ids, 0), same_as=(x[1:], ids[1:], 0), view=kept),  # which is another sentence
+            Call((x, ids, 0), same_as=(x[1:], ids[1:], 0), view=kept),  # another sentence, so it must differ
         ]
     return calls
 
 
 def zeros(length: int, seeing: int) -> Callable[[Tensor], dict[str, Any]]:
-    """What stands in rows that see nothing, and whether there is something in the others."""
+    """A view of the rows that see nothing, and whether the others are zero."""
     return lambda y: {
         "output of rows that see nothing": y[:, :, :seeing],
         "other rows are zero": bool((y[:, :, seeing:length] == 0).all()),
@@ -101,7 +101,7 @@ def zeros(length: int, seeing: int) -> Callable[[Tensor], dict[str, Any]]:
 
 
 def empty_rows(draw: Draw) -> list[Call]:
-    """Padding on the left."""
+    """Padding on the left, so that the first positions see nothing."""
     calls = []
     for batch, length, padded in ((1, 4, 1), (2, 5, 2)):
         ids = words(draw, batch, length)
@@ -112,7 +112,7 @@ def empty_rows(draw: Draw) -> list[Call]:
 
 
 def small(*rows: list, pad_id: int = 0, width: int = 1) -> Iterator[Call]:
-    """One head; vectors of a single number, or of several of which the others are 0."""
+    """One head; vectors of a single number, or of `width` numbers, all but the first of them 0."""
     for sentences in rows:
         ids = torch.tensor(sentences)
         for numbers in ([1.0, 2.0, 3.0], [0.0, 2.0, 1.0], [2.0, 0.0, 3.0]):

@@ -11,7 +11,7 @@ from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product
 from transformer_lessons.checks.definitions import Call, Draw, Task
 
 NAMES = ("W_q", "W_k", "W_v", "W_o")
-# For messages: rows of all matrices, be they four, or three of them in a stack; and the line that sets them.
+# For messages: the rows of all matrices, four of them or three in a stack, and the line that sets them.
 EYES, TWICE = "torch.eye(2).repeat(4, 1)", "torch.eye(4).repeat(4, 1)"
 EVEN = "torch.cat([n * torch.eye(2) for n in (2, 4, 6, 8)])"
 KEYS = [[1, 0], [0, 1], [3, 0]]
@@ -21,7 +21,7 @@ SET = "for p in layer.parameters(): p.data = torch.stack([next(rows) for _ in p]
 
 
 def projections(rows: Tensor) -> dict[str, Tensor]:
-    """W_q, W_k, W_v and W_o one below the other; their biases are zero, so that those who have none are right."""
+    """W_q, W_k, W_v and W_o from stacked rows; biases are zero, so that answers without them are right."""
     matrices = {f"{n}.weight": matrix for n, matrix in zip(NAMES, rows.chunk(4), strict=True)}
     return matrices | {f"{n}.bias": torch.zeros(rows.size(1)) for n in NAMES}
 
@@ -37,7 +37,7 @@ def call(
     other_values: bool = False,
     given: int = 3,
 ) -> Call:
-    """Two sentences; as many of query, key and value as are given. Without keys, they are the queries."""
+    """A call on two sentences with the first `given` of query, key, value; without `keys`, key is query."""
     d_model = heads * d_k
     query = draw.normal(2, queries, d_model)
     key = draw.normal(2, keys, d_model) if keys else query
@@ -48,7 +48,7 @@ def call(
 
 
 def sharp(draw: Draw, one: Call) -> Call:
-    """Each head of a query finds the keys with one feature, or averages all, whatever scores are divided by."""
+    """The same call, where each head finds keys by one feature or averages all, whatever the scale."""
     d_model, heads = one.init
     d_k = d_model // heads
     rows = {id(x): F.one_hot(draw.integers(0, d_k, *x.shape[:2], heads), d_k) for x in one.args[:2]}
@@ -59,30 +59,30 @@ def sharp(draw: Draw, one: Call) -> Call:
 
 
 def output(draw: Draw) -> list[Call]:
-    """One head."""
+    """Calls with one head."""
     return [call(draw, 1, 5), call(draw, 1, 2, queries=1)]
 
 
 def alone(results: Tensor | list) -> Tensor:
-    """The output, if something else is returned with it."""
+    """The output alone, if something else is returned with it."""
     return results[0] if isinstance(results, list) else results
 
 
 def heads(draw: Draw) -> list[Call]:
-    """Several; among them as many as positions, or as features of each; in the last, scores need their scale."""
+    """Several heads, also as many as positions or as d_k; in the last call, the scale of scores matters."""
     calls = [sharp(draw, call(draw, *sizes)) for sizes in ((2, 3), (3, 2, 5), (3, 3, 3), (2, 2, 2))]
     return [*calls, replace(call(draw, 2, 3), view=alone)]
 
 
 def cross(draw: Draw) -> list[Call]:
-    """Keys of another sentence, values of a third."""
+    """The query alone, keys of another sentence, and values of a third."""
     calls = [call(draw, 1, 5, given=1), call(draw, 1, 5, 3, 4), call(draw, 1, 5, 3, 4, given=2)]
     others = [call(draw, 1, *sizes, other_values=True) for sizes in ((5, 3, 4), (3, 3, 3))]
     return [sharp(draw, one) for one in (*calls, call(draw, 1, 3, 3, 3, given=2), *others)]
 
 
 def mask(draw: Draw) -> list[Call]:
-    """With all axes, without those of batch and heads, and of padding; for two heads, one that leaves one key."""
+    """Masks with all axes, with two axes, and for padding; last, two heads and one visible key per query."""
     padding = torch.tensor([[True, True, False], [True, True, True]])[:, None, None, :]
     masks = draw.mask(2, 1, 3, 3), torch.ones(3, 3, dtype=torch.bool).tril(), padding
     calls = [call(draw, 1, 5, mask=one) for one in masks]
@@ -91,17 +91,17 @@ def mask(draw: Draw) -> list[Call]:
 
 
 def gradients(draw: Draw) -> list[Call]:
-    """Of the inputs and all parameters."""
+    """Gradients of the inputs and all parameters."""
     return [call(draw, 2, 3), call(draw, 2, 3, 3, 3, other_values=True)]
 
 
 def small(num_heads: int, *others: list, mask: list | None = None) -> Iterator[Call]:
-    """Identities for weights: attention of the rows. Then others, not alike or not symmetric; and wider heads."""
+    """Identity weights, then matrices that are unequal or asymmetric; last, wider heads."""
     kwargs = {} if mask is None else {"mask": torch.tensor(mask)}
 
     def case(x: list, rows: str = EYES) -> Call:
         args = tuple(torch.tensor([vectors]).float() for vectors in (x, *others))
-        state = projections(eval(rows))  # what the message writes is what is loaded
+        state = projections(eval(rows))  # so the message shows exactly what is loaded
         setting = f"rows = iter({rows})\n{SET}" if rows in (EVEN, SKEW) else SAME.format(rows)
         return Call(args, kwargs, init=(len(x[0]), num_heads), state=state, setting=setting)
 

@@ -1,4 +1,4 @@
-"""The nucleus: the fewest tokens that have p together."""
+"""The nucleus: the fewest tokens that have a probability of p or more together."""
 
 import math
 from dataclasses import replace

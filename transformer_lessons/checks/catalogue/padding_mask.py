@@ -14,17 +14,17 @@ ROWS = ([[5, 0]], [[5, 7], [5, 0]], [[2, 5]], [[1, 5]], [[5, 0, 6]], [[5, 6], [0
 
 
 def keys_seen(ids: Tensor) -> Callable[[Tensor], Tensor]:
-    """For each sentence, whether its keys are seen, by its first query if there are several."""
+    """A view of the visible keys of each sentence, for its first query if there are several."""
     return lambda mask: booleans(mask).reshape(ids.size(0), -1, ids.size(1))[:, 0]
 
 
 def shape(mask: Tensor) -> dict[str, Any]:
-    """And its type, and that it is no constant."""
+    """The mask's shape and dtype, and whether it is more than a constant."""
     return {"shape": list(mask.shape), **form(mask)}
 
 
 def padded(draw: Draw, sentences: int, keys: int) -> Tensor:
-    """Ids with padding on the right, on the left, in the middle, and nothing but padding."""
+    """Ids with padding on the right, on the left and in the middle, and a row of nothing but padding."""
     ids = draw.integers(10, 23, sentences, keys)
     ids[0, -2:] = ids[1, :2] = ids[2, 1] = 0
     ids[3:4] = 0
@@ -32,13 +32,13 @@ def padded(draw: Draw, sentences: int, keys: int) -> Tensor:
 
 
 def values(draw: Draw) -> list[Call]:
-    """With 0 for padding, and without any padding."""
+    """Ids padded with 0, and ids without any padding."""
     all_ids = padded(draw, 3, 5), padded(draw, 5, 3), draw.integers(10, 23, 2, 3)
     return [Call((ids, 0), view=keys_seen(ids)) for ids in all_ids]
 
 
 def others(draw: Draw) -> list[Call]:
-    """With 0 for a word, and ids below that of the padding, which stands inside."""
+    """Other pad_ids, inside the sentences, where 0 is a word and some words are below pad_id."""
     calls = []
     for pad_id in (5, 17, 1):
         ids = draw.integers(20, 30, 3, 5)

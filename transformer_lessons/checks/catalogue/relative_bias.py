@@ -1,4 +1,4 @@
-"""A bias for each distance, which goes beyond the package. Wide tables hide the clipping."""
+"""A bias for each distance, which the package does not have. Wide tables hide the clipping."""
 
 from collections.abc import Iterator
 
@@ -19,35 +19,35 @@ def relative_bias(table: Tensor, queries: int, keys: int | None = None) -> Tenso
 
 
 def sorted_heads(bias: Tensor) -> Tensor:
-    """The numbers of each head, wherever they stand."""
+    """The biases of each head, sorted, so that their places do not matter."""
     return bias.flatten(1).sort(-1).values
 
 
 def distances(draw: Draw) -> list[Call]:
-    """As many keys as queries, and a table that is wide enough."""
+    """As many keys as queries, with a table that is wide enough."""
     return [Call((draw.normal(3, 11), 5)), Call((draw.normal(2, 13), 4, 4)), Call((draw.normal(4, 7), 4))]
 
 
 def clipping(draw: Draw) -> list[Call]:
-    """Farther than the table; at last, with more keys than queries."""
+    """Distances beyond the table; last, with more keys than queries."""
     given = [(draw.normal(3, 5), 7), (draw.normal(2, 3), 4), (draw.normal(4, 1), 3), (draw.normal(3, 7), 5)]
     given.append((draw.normal(3, 5), 2, 7))
     return [Call(args, view=sorted_heads) for args in given]
 
 
 def more_keys(draw: Draw) -> list[Call]:
-    """One query, and several."""
+    """More keys than queries: one query, and several."""
     given = [(draw.normal(3, 15), 1, 5), (draw.normal(4, 15), 3, 5), (draw.normal(2, 15), 4, 7)]
     return [Call(args) for args in given]
 
 
 def gradients(draw: Draw) -> list[Call]:
-    """An entry that is used often gets as many gradients."""
+    """Gradients of the table: an entry gets those of all places where it is used."""
     return [Call((draw.normal(3, 11), 5)), Call((draw.normal(2, 9), 4))]
 
 
 def small(*sizes: tuple[int, ...], columns: int = 5) -> Iterator[Call]:
-    """A table of the distances themselves."""
+    """A table that holds the distances themselves, plus 10 in the second head."""
     c = columns // 2
     for heads in (1, 2):
         table = torch.arange(-c, c + 1.0) + 10 * torch.arange(heads)[:, None]

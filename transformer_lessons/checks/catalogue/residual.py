@@ -1,4 +1,4 @@
-"""Add & Norm. A sub-layer that gives zeros shows what happens to the stream; one of ones, what is dropped."""
+"""Add & Norm. A sub-layer of zeros shows what happens to the stream; one of ones, what is dropped."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -10,7 +10,7 @@ from transformer_lessons.checks.definitions import Call, Draw, Given, Task
 from transformer_lessons.layers import AddAndNorm
 
 SET = "for n, p in enumerate(layer.parameters()): p.data = torch.arange(1., 4) * (2 - n)"
-SEED = "torch.manual_seed(0x5EED0000)"  # as the check has it before each call
+SEED = "torch.manual_seed(0x5EED0000)"  # set by the check before each call
 TWO = {"norm.weight": 2 * torch.arange(1.0, 4), "norm.bias": torch.arange(1.0, 4)}
 AFTER = {"norm_after.weight": torch.tensor([3.0, 0.0, 0.0]), "norm_after.bias": torch.zeros(3)}
 SET_ONES = "layer.norm_after.weight.data, layer.norm_after.bias.data = torch.zeros(3), torch.ones(3)"
@@ -29,7 +29,7 @@ SANDWICH = (
 def config(
     d_model: int, num_heads: int = 1, d_ff: int = 0, *, norm_first: bool = False, dropout: float = 0.0
 ) -> Given:
-    """A configuration of which a layer reads three things, or five, and how the message writes it."""
+    """A configuration with the three or five settings that a layer reads, and how the message writes it."""
     sizes = {"d_model": d_model, "num_heads": num_heads, "d_ff": d_ff, "dropout": dropout}
     sizes = {name: size for name, size in sizes.items() if d_ff or name != "d_ff"}
     said = ", ".join(f"{name}={value}" for name, value in sizes.items()) + ", norm_first=True" * norm_first
@@ -37,51 +37,51 @@ def config(
 
 
 def linear(weight: Tensor, bias: Tensor) -> Given:
-    """A sub-layer."""
+    """A linear sub-layer."""
     return Given("linear", [weight, bias])
 
 
 def constant(width: int, number: float) -> Given:
-    """A sub-layer that gives this number everywhere."""
+    """A sub-layer that returns this number everywhere."""
     return Given("linear", [torch.zeros(width, width), torch.full((width,), number)])
 
 
 def call(draw: Draw, **options) -> Call:
-    """A norm and a sub-layer like no others."""
+    """A call with a random norm and a random sub-layer."""
     state = {"norm.weight": draw.normal(5), "norm.bias": draw.normal(5)}
     args = draw.normal(2, 3, 5), linear(draw.normal(5, 5), draw.normal(5))
     return Call(args, init=(config(5, **options),), state=state)
 
 
 def training(draw: Draw, number: float, *, norm_first: bool, is_training: bool = True) -> Call:
-    """In training, a quarter of what a sub-layer of this number gives is dropped."""
+    """A call with dropout 0.25 and a sub-layer that returns this number, by default in training."""
     args, given = (draw.normal(8, 5), constant(5, number)), config(5, norm_first=norm_first, dropout=0.25)
     return Call(args, init=(given,), training=is_training, view=added(args[0]) if number else None)
 
 
 def added(x: Tensor) -> Callable[[Tensor], list[float]]:
-    """Which numbers were added to the stream."""
+    """A view of which numbers were added to the stream."""
     return lambda y: sorted(set((y - x).mul(1000).round().div(1000).add(0.0).flatten().tolist()))
 
 
 def is_uneven(y: Tensor) -> bool:
-    """Whether rows that would all be one number, which a norm makes 0, have holes."""
+    """Whether rows have holes: a norm turns a row of one number, which has none, into zeros."""
     return bool(y.abs().max() > 0.1)
 
 
 def uneven(*shape: int) -> Call:
-    """Post-norm of nothing but what is added, of which half is dropped."""
+    """Post-norm of zeros, to which ones are added, half of them dropped."""
     given = config(shape[-1], dropout=0.5)
     return Call((torch.zeros(*shape), constant(shape[-1], 1.0)), init=(given,), training=True, view=is_uneven)
 
 
 def dropout(draw: Draw) -> list[Call]:
-    """The stream is whole; what is added is dropped, or larger; and in evaluation nothing is."""
+    """The stream stays whole; what is added is dropped or scaled up in training, and kept in evaluation."""
     calls = [training(draw, 0.0, norm_first=first) for first in (False, True)]
     calls += [training(draw, 1.0, norm_first=True, is_training=mode) for mode in (True, False)]
     x, _ = calls[2].args
     mean = replace(calls[2], args=(x, linear(torch.ones(5, 5) / 5, torch.zeros(5))), state=norm("norm", 0.0))
-    # The second norm gives ones whatever it is given; or, of ones without holes, nothing.
+    # One call's second norm returns ones for any input; the other's turns ones without holes into zeros.
     ones = replace(calls[2], state=norm("norm", 1.0) | norm("norm_after", 0.0))
     even = replace(uneven(8, 5), state=norm("norm", 0.0) | norm("norm_after", 1.0))
     even = replace(even, args=(torch.zeros(8, 5), linear(torch.eye(5), torch.zeros(5))))
@@ -91,12 +91,12 @@ def dropout(draw: Draw) -> list[Call]:
 
 
 def both(draw: Draw, **options) -> list[Call]:
-    """Of two layers; and x stays as it was."""
+    """Calls with random weights; the last shows whether x is left as it was."""
     return [call(draw, **options), call(draw, **options), replace(call(draw, **options), edits=True)]
 
 
 def sandwich(draw: Draw) -> list[Call]:
-    """Whatever norm_first says; and x stays as it was."""
+    """Both norms, with and without norm_first; the last call shows whether x is left as it was."""
     calls = []
     for first in (False, True):
         plain = call(draw, norm_first=first)
@@ -106,12 +106,12 @@ def sandwich(draw: Draw) -> list[Call]:
 
 
 def norm(name: str, weight: float, width: int = 5) -> dict[str, Tensor]:
-    """A norm as it is at first, with weight 1; with 0 it gives ones, whatever it is given."""
+    """A norm's state: with weight 1 that of a new norm, with 0 one that returns ones for any input."""
     return {f"{name}.weight": torch.full((width,), weight), f"{name}.bias": torch.full((width,), 1 - weight)}
 
 
 def small_sandwich() -> Iterator[Call]:
-    """The second norm keeps the first of three numbers."""
+    """Small calls with both norms, the second of which keeps the first of three numbers."""
     for first in (False, True):
         for case in small(norm_first=first):
             given = {"init": (*case.init, True), "state": TWO | AFTER}
@@ -119,7 +119,7 @@ def small_sandwich() -> Iterator[Call]:
 
 
 def small(*, norm_first: bool = False) -> Iterator[Call]:
-    """A sub-layer that moves all numbers by one place."""
+    """A sub-layer that shifts all numbers by one place; the last call shows whether x is left as it was."""
     rolls = Given("linear", [torch.eye(3).roll(1, 0), torch.zeros(3)], "lambda y: y.roll(1, -1)")
     for row in ([0.0, 3.0, 6.0], [1.0, 2.0, 6.0], [1.0, 1.0, 4.0]):
         given = config(3, norm_first=norm_first)
@@ -128,7 +128,7 @@ def small(*, norm_first: bool = False) -> Iterator[Call]:
 
 
 def small_training() -> Iterator[Call]:
-    """Nothing is added; and of what is, next to everything is dropped, or in evaluation nothing."""
+    """Sub-layers of zeros; then ones, with some or nearly all of them dropped, or in evaluation none."""
     nothing = Given("linear", [torch.zeros(3, 3), torch.zeros(3)], "lambda y: 0 * y")
     ones = Given("linear", [torch.zeros(3, 3), torch.ones(3)], "lambda y: 0 * y + 1")
     x, given = torch.tensor([[[0.0, 3.0, 6.0]]]), {"training": True, "setting": SEED}
@@ -144,7 +144,7 @@ def small_training() -> Iterator[Call]:
 
 
 def some(y: Tensor) -> str:
-    """In words, since which numbers are dropped is chance."""
+    """A phrase instead of numbers, as it is random which of them are dropped."""
     return "some numbers that are not 0, where ones were dropped" if is_uneven(y) else "0 everywhere"
 
 

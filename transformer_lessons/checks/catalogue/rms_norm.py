@@ -1,4 +1,4 @@
-"""RMSNorm. ε is silent where entries are tens; with 10 and −10 alone, so are other averages of them."""
+"""RMSNorm. Entries in the tens hide ε; entries of 10 and −10 alone hide other averages, too."""
 
 from collections.abc import Iterator
 
@@ -14,14 +14,14 @@ ROWS = ([2.0, 3.0, 6.0], [0.0, 3.0, 6.0], [1.0, -1.0, 4.0], [0.0, 0.0, 1.0], [0.
 
 
 def call(x: Tensor, *, eps: float | None = None, weight: Tensor | None = None, **options) -> Call:
-    """A layer as wide as the input, by default with weight 1."""
+    """A call of a layer as wide as the input, by default with weight 1."""
     width = x.size(-1)
     state = {"weight": torch.ones(width) if weight is None else weight}
     return Call((x,), init=(width,) if eps is None else (width, eps), state=state, **options)
 
 
 def size(draw: Draw) -> list[Call]:
-    """Entries of tens, whose mean is not zero."""
+    """Entries in the tens, whose mean is not zero."""
     return [call(10 * draw.normal(*shape) + 5) for shape in ((3, 5), (1, 4, 2))]
 
 
@@ -31,14 +31,14 @@ def signs(draw: Draw, *shape: int) -> Tensor:
 
 
 def small_entries(draw: Draw) -> list[Call]:
-    """With entries of thousandths, or zero, ε is much."""
+    """Entries of thousandths, a large ε, and a vector of zeros: here ε matters."""
     zero = 10 * signs(draw, 2, 3, 5)
     zero[0, 0] = 0
     return [call(0.001 * signs(draw, 3, 5)), call(signs(draw, 3, 5), eps=0.5), call(zero)]
 
 
 def with_weight(draw: Draw) -> list[Call]:
-    """A new layer; and one with weights, without which entries of one size stay of one size."""
+    """A new layer; then a weight, which the view takes off again: what is left is ±1 in any norm."""
     x, weight = signs(draw, 1, 3, 5), draw.uniform(5) + 0.5
 
     def undone(y: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ def with_weight(draw: Draw) -> list[Call]:
 
 
 def gradients(draw: Draw) -> list[Call]:
-    """Of the input and the weight."""
+    """Gradients of the input and the weight."""
     return [
         call(draw.normal(*shape), eps=eps, weight=draw.normal(5))
         for shape, eps in (((3, 5), None), ((2, 3, 5), 0.5))
@@ -56,18 +56,18 @@ def gradients(draw: Draw) -> list[Call]:
 
 
 def small(*lead: tuple[int, ...], **options) -> Iterator[Call]:
-    """Whole numbers."""
+    """Calls with the vectors of ROWS, in batches of these shapes."""
     return (call(x, **options) for x in batches(ROWS, *lead))
 
 
 def large_or_usual() -> Iterator[Call]:
-    """An ε of one, then the one that a layer has unless told otherwise."""
+    """An ε of 1, then the default ε with small entries."""
     yield from small(eps=1.0)
     yield call(torch.tensor([[0.0, 0.0, 0.1]]))
 
 
 def new_or_two() -> Iterator[Call]:
-    """What a new layer holds and does, then one whose weight is 2."""
+    """The weights and outputs of a new layer, then a layer with weight 2."""
     yield held(3)
     for row in ROWS:
         yield Call((torch.tensor([row]),), init=(3,))

@@ -1,4 +1,4 @@
-"""Rotary positions. Width 2 hides frequencies and layout; equal vectors at equal positions hide the turning."""
+"""Rotary positions. Width 2 hides frequencies and layout; equal vectors and positions hide the rotation."""
 
 from collections.abc import Iterator
 
@@ -22,24 +22,24 @@ def rotate(x: Tensor, positions: Tensor) -> Tensor:
 
 
 def equals(y: Tensor) -> Tensor:
-    """Which of each head's vectors are equal, in whatever sentences."""
+    """Which vectors of each head are equal, across all sentences."""
     vectors = y.transpose(0, 1).flatten(1, 2)
     return (vectors[:, :, None] - vectors[:, None]).norm(dim=-1) < 1e-3
 
 
 def turn(draw: Draw) -> list[Call]:
-    """One pair, at the first positions."""
+    """Vectors of a single pair, at the first positions."""
     return [Call((draw.normal(*shape, 2), torch.arange(shape[-1]))) for shape in ((2, 3, 5), (1, 1, 7))]
 
 
 def pairs(draw: Draw) -> list[Call]:
-    """Vectors with a single 1: whichever entries it gets to are a pair."""
+    """Vectors with a single 1: the entries that it turns into are a pair."""
     given = [(torch.eye(d).expand(2, 3, d, d), torch.full((d,), 5)) for d in (4, 6, 10)]
     return [Call(args, view=lambda y: y[0, 0].abs() > 1e-6) for args in given]
 
 
 def frequencies(draw: Draw) -> list[Call]:
-    """All entries alike and results sorted, so that layouts do not matter; and one with sizes that differ."""
+    """Equal entries and sorted results, so that the layout does not matter; last, sizes that all differ."""
     alike = [
         Call((torch.ones(2, 3, 5, d), torch.arange(5)), view=lambda y: y.sort(-1).values) for d in (4, 6, 16)
     ]
@@ -47,14 +47,14 @@ def frequencies(draw: Draw) -> list[Call]:
 
 
 def positions(draw: Draw) -> list[Call]:
-    """They do not follow one another; position 0 is the vector itself; and once all axes are alike."""
+    """Positions other than 0, 1, 2, …; 0 leaves a vector as it is. Once all axes but the last are alike."""
     places = [3, 11, 0, 11, 5003], [11, 12, 13], [5]
     given = [(draw.normal(2).expand(2 + (len(p) == 3), 3, len(p), 2), torch.tensor(p)) for p in places]
     return [Call((x, p), view=lambda y, x=x: equals(torch.cat([x, y], dim=2))) for x, p in given]
 
 
 def batch(draw: Draw) -> list[Call]:
-    """Of each sentence its own; and once there are as many heads as sentences, or as positions."""
+    """Positions per sentence, also with as many heads as sentences or positions; last, the same for all."""
     sizes = ((2, 4, 4, 2), (3, 3, 4, 2), (4, 2, 4, 2), (2, 3, 4, 6))
     given = [(draw.normal(d).expand(b, h, t, d), draw.integers(0, 9, b, t)) for b, h, t, d in sizes]
     x, same = draw.normal(2, 3, 4, 6), torch.tensor([3, 0, 7, 1])
@@ -62,12 +62,12 @@ def batch(draw: Draw) -> list[Call]:
 
 
 def gradients(draw: Draw) -> list[Call]:
-    """Of x."""
+    """Gradients of x."""
     return [Call((draw.normal(2, 3, 5, d), torch.arange(5))) for d in (2, 6)]
 
 
 def small(*places: list, width: int = 2, heads: int = 1) -> Iterator[Call]:
-    """Vectors of ones and zeros, which turn into a cosine and a sine."""
+    """Vectors of ones and zeros, which turn into cosines and sines, and one of other numbers."""
     for given in places:
         where = torch.tensor(given)
         for vector in ([1.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0], [1.0, 2.0, 3.0, 4.0]):

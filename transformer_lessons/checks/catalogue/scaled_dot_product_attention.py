@@ -1,4 +1,4 @@
-"""Scaled dot-product attention. Each requirement is looked at where the others are silent."""
+"""Scaled dot-product attention. Each requirement is tried where the others make no difference."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -13,13 +13,13 @@ from transformer_lessons.checks.definitions import Call, Draw, Remark, Task
 
 
 def qkv(draw: Draw, queries: int, keys: int, d_k: int, *lead: int, size: float = 1.0) -> tuple[Tensor, ...]:
-    """Query, key and value, whose width is 5."""
+    """Query, key and value; the value has width 5."""
     shapes = ((queries, d_k), (keys, d_k), (keys, 5))
     return tuple(size * draw.normal(*lead, *shape) for shape in shapes)
 
 
 def averages(args: tuple[Tensor, ...]) -> Callable[[list[Tensor]], dict[str, Any]]:
-    """Whether the results are averages of the values, with whatever weights, and none of what is hidden."""
+    """A view of whether the results average the values, with whatever weights, and none that is hidden."""
     value, *masks = args[2:]
 
     def view(results: list[Tensor]) -> dict[str, Any]:
@@ -38,24 +38,24 @@ def averages(args: tuple[Tensor, ...]) -> Callable[[list[Tensor]], dict[str, Any
 
 
 def result(draw: Draw) -> list[Call]:
-    """Averages, whatever the scores; a match so clear that the scale is nothing; the best of large ones wins."""
+    """Averages, whatever the scores; a match so clear that the scale is nothing; the best of large scores."""
     plain = [qkv(draw, 3, keys, 2, *lead) for keys, lead in ((4, (1,)), (7, ()), (4, (2, 3)), (3, (2,)))]
     clear = 9 * torch.eye(3)[[1, 2, 0, 1]], 9 * torch.eye(3)[[2, 0, 1]], draw.normal(3, 5)
     large = torch.tensor([[8.0]]), torch.tensor([[8.0], [9.0], [10.0]]), draw.normal(3, 5)
-    # With d_k = 1, whatever the scale.
+    # d_k is 1, so that no scale is needed.
     best = Call(large, view=lambda results: results[1].argmax(-1))
     return [*(Call(args, view=averages(args)) for args in plain), Call(clear), best]
 
 
 def scale(draw: Draw) -> list[Call]:
-    """The first has sizes that are all different; the last, a mask that hides nothing."""
+    """Sizes that are all different in the first call, and a mask that hides nothing in the last."""
     given = qkv(draw, 3, 5, 7, 2, 2), qkv(draw, 3, 4, 2, 2, 3), qkv(draw, 3, 3, 3, 3)
     masked = *qkv(draw, 3, 4, 7), torch.ones(3, 4, dtype=torch.bool)
     return [Call(args) for args in (*given, masked)]
 
 
 def mask(draw: Draw) -> list[Call]:
-    """Of any number of axes; one hides nothing, and two hide high scores where low, or very low ones, stay."""
+    """Masks of any number of axes; one hides nothing, two leave only low or very low scores visible."""
     full, row, low = qkv(draw, 3, 4, 1, 2, 2), qkv(draw, 3, 4, 1), qkv(draw, 3, 4, 1, 2, size=3.0)
     lowest = torch.full((3, 1), -12.0), torch.full((3, 1), 12.0), draw.normal(3, 5)
     apart = torch.full((3, 1), 6.0), torch.tensor([[-5.0], [5.0], [5.0]]), draw.normal(3, 5)
@@ -67,20 +67,20 @@ def mask(draw: Draw) -> list[Call]:
 
 
 def is_finite(value: list[Tensor]) -> dict[str, bool]:
-    """Whether there is neither NaN nor infinity in it."""
+    """Whether output and weights hold neither NaN nor infinity."""
     finite = torch.cat([part.flatten() for part in value]).isfinite().all()
     return {"that output and weights are finite": bool(finite)}
 
 
 def finite(draw: Draw) -> list[Call]:
-    """A query that sees nothing, and scores of some hundreds."""
+    """A query that sees nothing, and scores in the thousands."""
     empty = draw.mask(2, 3, 4) & torch.tensor([True, False, True])[:, None]
     large = qkv(draw, 3, 4, 3, size=40.0), qkv(draw, 3, 4, 3, 2, 2, size=40.0)
     return [Call(args, view=is_finite) for args in ((*qkv(draw, 3, 4, 1, 2), empty), *large)]
 
 
 def gradients(draw: Draw) -> list[Call]:
-    """With and without heads; the last with a mask that hides nothing."""
+    """Gradients with and without heads; last, with a mask that hides nothing."""
     masked = *qkv(draw, 3, 4, 3, 2), torch.ones(3, 4, dtype=torch.bool)
     return [
         Call(args) for args in (qkv(draw, 3, 4, 1), qkv(draw, 3, 4, 1, 2, 3), qkv(draw, 3, 4, 3, 2), masked)
@@ -96,10 +96,10 @@ def small(
     numbers: tuple[float, ...] = (0.0, 2.0, 1.0, 3.0),
     lead: tuple[int, ...] = (),
 ) -> Iterator[Call]:
-    """Whole numbers; the values 10, 20, … tell apart what is averaged."""
+    """Whole numbers; the values 10, 20, … show which of them are averaged."""
 
     def columns(n: int) -> list[Tensor]:
-        """Matrices of n rows whose first column is counted up and whose others are 0."""
+        """Matrices of n rows; the first column takes all combinations of numbers, the others are 0."""
         counted = itertools.product(numbers, repeat=n)
         return [
             torch.tensor([[first] + [0.0] * (d_k - 1) for first in column])
@@ -116,7 +116,7 @@ def small(
 
 
 def small_mask() -> Iterator[Call]:
-    """For one query, for two sentences, and where a very low score stays visible."""
+    """Masks for one query, for two sentences, and where a very low score stays visible."""
     yield from small(keys=3, masks=([[True, False, True]], [[False, True, True]]))
     given = torch.ones(2, 1, 1), torch.ones(2, 2, 1), torch.tensor([[[10.0], [20.0]]] * 2)
     yield Call((*given, torch.tensor([[[True, False]], [[False, True]]])))
@@ -124,7 +124,7 @@ def small_mask() -> Iterator[Call]:
 
 
 def small_finite() -> Iterator[Call]:
-    """Large scores, and a query that sees nothing, of which numbers are asked for, whichever."""
+    """Large scores, and a query that sees nothing; any finite numbers are accepted."""
     large = (0.0, 1.0, 900.0)
     cases = *small(numbers=large), *small(masks=([[False, False]],)), *small(numbers=large, queries=2)
     return (replace(case, view=is_finite) for case in cases)

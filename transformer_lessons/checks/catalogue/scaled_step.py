@@ -1,4 +1,4 @@
-"""A step with a scaled loss. Whole numbers and powers of two hide what float16 rounds where it is not asked."""
+"""A step with a scaled loss. Whole numbers and powers of two hide float16's rounding in other probes."""
 
 import math
 from dataclasses import replace
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from transformer_lessons.checks.definitions import Call, Draw, Task
 
-TRIPLES = [2.0, 3.0, 6.0], [1.0, 4.0, 8.0], [4.0, 4.0, 7.0]  # of the lengths 7, 9 and 9
+TRIPLES = [2.0, 3.0, 6.0], [1.0, 4.0, 8.0], [4.0, 4.0, 7.0]  # their lengths are 7, 9 and 9
 
 
 def scaled_step(weights, gradients, scale, clean, rate, max_norm, growth):
@@ -31,7 +31,7 @@ def weights(draw: Draw) -> list[Tensor]:
 
 
 def whole(draw: Draw, scale: float, number: int = 0) -> list[Tensor]:
-    """Gradients whose length all together is a whole number after the division."""
+    """Gradients whose overall norm, once they are divided by the scale, is a whole number."""
     two, one = torch.zeros(2, 3), torch.zeros(4)
     entries = torch.tensor(TRIPLES[number]) * (1.0 - 2.0 * draw.integers(0, 2, 3))
     two[:, draw.integers(0, 3, 1)], one[draw.integers(0, 4, 1)] = entries[:2, None], entries[2]
@@ -39,7 +39,7 @@ def whole(draw: Draw, scale: float, number: int = 0) -> list[Tensor]:
 
 
 def step(draw: Draw) -> list[Call]:
-    """Below the limit and above it; only the weights are looked at, and those given stay."""
+    """Norms below and above max_norm, judged by the new weights; last, whether the given ones stay."""
     rest = [
         (whole(draw, 8.0), 8.0, 1, 0.5, 1000.0, 5),
         (whole(draw, 4.0, 1), 4.0, 1, 0.5, 4.5, 5),
@@ -51,13 +51,13 @@ def step(draw: Draw) -> list[Call]:
 
 
 def direction(value: list) -> Tensor:
-    """Of the step from weights of zero, whatever its length and sign."""
+    """The direction of a step from weights of zero, whatever its length and sign."""
     moved = torch.cat([w.flatten() for w in value[0]]).abs()
     return moved / moved.norm()
 
 
 def precision(draw: Draw) -> list[Call]:
-    """Gradients that float16 has, and whose 65,536th part it has not; and some whose squares it has not."""
+    """Gradients that float16 holds, but not their 65,536th part; then some whose squares it cannot hold."""
     zero = [torch.zeros(2, 3), torch.zeros(4)]
     fine = [(draw.normal(*w.shape)).half() for w in zero]
     large = [(draw.uniform(*w.shape) + 1).half() * 3e4 for w in zero]
@@ -66,7 +66,7 @@ def precision(draw: Draw) -> list[Call]:
 
 
 def overflown(start: list[Tensor], found: list[Tensor], scale: float, clean: int) -> Call:
-    """Whether the weights stay, and what becomes of scale and clean."""
+    """A call that shows whether the weights stay, and what becomes of scale and clean."""
 
     def view(value: list) -> list:
         return [all(map(torch.equal, value[0], start)), *value[1:]]
@@ -75,7 +75,7 @@ def overflown(start: list[Tensor], found: list[Tensor], scale: float, clean: int
 
 
 def overflow(draw: Draw) -> list[Call]:
-    """Infinite numbers and NaN in any tensor; and none, though their sum would be: is the scale halved?"""
+    """Infinity and NaN in any tensor; last, finite gradients with an infinite sum: is the scale halved?"""
     calls = []
     for tensor, place, bad in ((0, 0, math.inf), (1, -1, -math.inf), (2, 0, math.nan), (0, 3, math.inf)):
         found = whole(draw, 16.0)
@@ -88,7 +88,7 @@ def overflow(draw: Draw) -> list[Call]:
 
 
 def growth(draw: Draw) -> list[Call]:
-    """The step that fills up the count, the one before, and a count of one."""
+    """The step that completes the count, the one before it, and a count of one."""
 
     def counted(clean: int, most: int, scale: float = 8.0) -> Call:
         return Call(
@@ -107,7 +107,7 @@ def small(
     most: float = 1000.0,
     growth: int = 5,
 ) -> Call:
-    """Two tensors of gradients, and weights of 10 and of 20."""
+    """A call with two tensors of gradients, and with weights of 10 and of 20."""
     found = [torch.tensor(g).half() for g in (first, second)]
     start = [torch.full(g.shape, size) for g, size in zip(found, (10.0, 20.0), strict=True)]
     return Call((start, found, scale, clean, rate, most, growth))

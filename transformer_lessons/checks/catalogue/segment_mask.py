@@ -22,33 +22,33 @@ CROSS = (
 
 
 def within(queries: Tensor, keys: Tensor, view: Any = None) -> Call:
-    """For each sentence the matrix of queries and keys, whatever the axes around it."""
+    """A call judged by the matrix of queries and keys of each sentence, whatever the axes around it."""
     batch, rows, columns = queries.size(0), queries.size(1), keys.size(1)
     return Call((queries, keys), view=view or (lambda mask: booleans(mask).reshape(batch, rows, columns)))
 
 
 def values(draw: Draw) -> list[Call]:
-    """Sentences cut in other places; any numbers, in any order, in one piece or two."""
+    """Sentences cut in different places; segments of any numbers, in any order, in one piece or two."""
     packed = draw.uniform(3, 7).gt(0.6).long().cumsum(-1)
     numbers = torch.tensor([[4, 0, -2, 9, 4, 0, 4], [0, 0, 5, 5, 5, 1, 1], [3, 3, 2, 2, 1, 1, 0]])
     return [within(packed, packed), within(numbers, numbers)]
 
 
 def cross(draw: Draw) -> list[Call]:
-    """Other keys than queries, as many or more or fewer."""
+    """Keys other than the queries: more, fewer, or as many."""
     sizes = (4, 6), (5, 3), (4, 4)
     return [within(draw.integers(-1, 2, 2, q), draw.integers(-1, 2, 2, k)) for q, k in sizes]
 
 
 def shapes(draw: Draw) -> list[Call]:
-    """As many keys as queries, and more."""
+    """The shape with as many keys as queries, and with more."""
     segments = draw.integers(0, 3, 3, 5)
     segments[:, :2] = torch.tensor([0, 1])
     return [within(segments, segments, shape), within(segments[:, :2], segments, shape)]
 
 
 def small(pairs: tuple, view: Any = None) -> Iterator[Call]:
-    """Rows of two or three tokens."""
+    """Rows of one to three tokens."""
     for pair in pairs:
         queries, keys = map(torch.tensor, pair)
         yield within(queries, keys, view)

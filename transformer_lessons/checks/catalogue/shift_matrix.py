@@ -1,4 +1,4 @@
-"""The matrix that shifts the sinusoidal encoding. Width 2 hides frequencies; sines without signs show them."""
+"""The matrix that shifts the sinusoidal encoding. Width 2 hides frequencies; absolute sines show them."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from transformer_lessons.encodings import frequencies, shift_matrix
 
 
 def blocks(matrix: Tensor) -> dict[str, Any]:
-    """Whether a sine and a cosine of the same angle meet in each row, whatever their signs, and nothing else."""
+    """Whether each row holds a sine and a cosine of one angle, whatever their signs, and nothing else."""
     pair = torch.arange(len(matrix)) // 2
     return {
         "M.square().sum(1)": matrix.square().sum(1),

@@ -10,7 +10,7 @@ from transformer_lessons.encodings import frequencies, sinusoidal
 
 
 def rows(table: Tensor) -> dict[str, Any]:
-    """Where positions begin, and that none is like another."""
+    """The shape, whether row 0 is that of position 0, and whether no two rows are alike."""
     return {
         "the shape": list(table.shape),
         "row 0 holds zeros and ones": bool(((table[0] == 0) | (table[0].abs() == 1)).all()),
@@ -19,7 +19,7 @@ def rows(table: Tensor) -> dict[str, Any]:
 
 
 def circles(table: Tensor) -> dict[str, Any]:
-    """Of whatever angles: sines begin at 0 and rise, cosines at 1, and all rows turn as the first step did."""
+    """Whether sines start at 0 and rise, cosines at 1, and each step turns as the first did, by any angle."""
     sine, cosine = table.unflatten(-1, (-1, 2)).unbind(-1)
     at = torch.complex(cosine, sine)
     turns = (at[1:] - at[:-1] * at[1]).abs().amax() < 1e-4
@@ -37,7 +37,7 @@ TASK = Task(
         ),
         "pairs": (calls((7, 2), (4, 2), (6, 8), (9, 14), view=circles), calls((2, 2), (2, 4), (3, 4), LONG)),
         "frequencies": (
-            [  # in whatever columns, and with whatever signs; row 0 is looked at elsewhere
+            [  # in any columns and with any signs; row 0 is judged elsewhere
                 *calls((9, 4), (7, 6), (5, 16), view=lambda table: table[1:].abs().sort(-1).values),
                 *calls((11, 8), view=lambda table: table[1:].abs()),
             ],

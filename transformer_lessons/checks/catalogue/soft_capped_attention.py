@@ -1,4 +1,4 @@
-"""Attention with capped scores. With d_k = 1 the scale is silent, and so is the cap if it is high."""
+"""Attention with capped scores. With d_k = 1 the scale does not show, and neither does a high cap."""
 
 import itertools
 import math
@@ -26,13 +26,13 @@ def soft_capped_attention(query, key, value, cap, mask=None):
 
 
 def averaged(args: tuple[Tensor, ...], cap: float, mask: Tensor | None = None) -> Call:
-    """A call of which only that counts that every attention has."""
+    """A call judged only by what all kinds of attention have in common."""
     masks = () if mask is None else (mask,)
     return Call((*args, cap, *masks), view=averages((*args, *masks)))
 
 
 def result(draw: Draw) -> list[Call]:
-    """Averages, whatever the scores."""
+    """Averages of the values, whatever the scores."""
     return [
         averaged(qkv(draw, 3, keys, 2, *lead), 2.0)
         for keys, lead in ((4, (1,)), (7, ()), (4, (2, 3)), (3, (2,)))
@@ -40,20 +40,20 @@ def result(draw: Draw) -> list[Call]:
 
 
 def cap(draw: Draw) -> list[Call]:
-    """Scores far above the cap, and far below."""
+    """Scores above the cap, near it and below it; last, a mask that hides nothing."""
     sizes = (3.0, 2.0, (2,)), (0.5, 0.3, (2, 2)), (1.0, 5, ())
     calls = [Call((*qkv(draw, 3, 4, 1, *lead, size=size), cap)) for size, cap, lead in sizes]
     return [*calls, Call((*calls[0].args, torch.ones(3, 4, dtype=torch.bool)))]
 
 
 def scale(draw: Draw) -> list[Call]:
-    """The first has sizes that are all different, and a mask; in the others no score comes near the cap."""
+    """First, sizes that are all different, and a mask; then scores that do not come near the cap."""
     everything = (*qkv(draw, 3, 5, 7, 2, 2), 1.5, draw.mask(2, 1, 1, 5))
     return [Call(everything), *(Call((*qkv(draw, 3, 4, *sizes), 20.0)) for sizes in ((7, 2), (2,)))]
 
 
 def mask(draw: Draw) -> list[Call]:
-    """Of any number of axes; with a low cap, hidden scores that were capped would be near."""
+    """Masks of any number of axes; with a low cap, hidden scores that are capped stay near the others."""
     full, row = qkv(draw, 3, 4, 1, 2, 2), qkv(draw, 3, 4, 1)
     given = [(full, 1.5, draw.mask(*shape)) for shape in ((2, 2, 3, 4), (2, 1, 1, 4))]
     lowest = torch.full((3, 1), -12.0), torch.full((3, 1), 12.0), draw.normal(3, 5)
@@ -70,13 +70,13 @@ def finite(draw: Draw) -> list[Call]:
 
 
 def gradients(draw: Draw) -> list[Call]:
-    """With and without a mask."""
+    """Gradients with and without a mask."""
     masked = [(*qkv(draw, 3, 4, 1, *lead), 1.5, draw.mask(*lead, 3, 4)) for lead in ((2, 2), ())]
     return [Call((*qkv(draw, 3, 4, 2, 2), 1.5)), *map(Call, masked)]
 
 
 def small(*caps: float, **sizes: Any) -> Iterator[Call]:
-    """Those of plain attention, with caps."""
+    """The small calls of plain attention, each with these caps."""
     for plain, cap in itertools.product(attention.small(**sizes), caps):
         query, key, value, *masks = plain.args
         yield Call((query, key, value, cap, *masks))

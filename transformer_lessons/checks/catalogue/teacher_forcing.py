@@ -1,4 +1,4 @@
-"""What the decoder reads and says. One length hides padding; 1, 2 and 0 hide whose ids they are."""
+"""The decoder's inputs and targets. Equal lengths hide padding; ids 1, 2 and 0 hide where they come from."""
 
 from typing import Any
 
@@ -22,12 +22,12 @@ def teacher_forcing(targets, bos_id, eos_id, pad_id):
 
 
 def rows(value: list) -> list[list[Tensor]]:
-    """Of both, of whatever type, which is a requirement of its own, and of whatever lengths."""
+    """The rows of both results as int64, of any lengths; their type is a requirement of its own."""
     return [[torch.as_tensor(row).long() for row in side] for side in value]
 
 
 def padding(value: list) -> list[Any]:
-    """Of both: how much each row has, whether it stands last, or first, and whether rows have one length."""
+    """The padding of both: each row's amount, whether it is last or first, and whether lengths are equal."""
     found = []
     for side in rows(value):
         fill = [((row < min(WORDS)) & (row != 1) & (row != 2)).long() for row in side]
@@ -43,39 +43,39 @@ def used(value: list) -> Tensor:
 
 
 def words(value: list) -> Tensor:
-    """Those that occur: in an answer that looks at nothing, none."""
+    """The words that occur; none in an answer that ignores its arguments."""
     return used(value)[used(value) >= min(WORDS)]
 
 
 def types(value: list) -> list[str]:
-    """Of both, in words."""
+    """The dtypes of both, or their Python types, in words."""
     return [str(getattr(side, "dtype", type(side).__name__)) for side in value]
 
 
 def typed(value: list) -> list:
-    """Not of an answer that looks at nothing."""
+    """The types, and the words that occur, which are missing in an answer that ignores its arguments."""
     return [types(value), words(value)]
 
 
 def sentences(draw: Draw, *lengths: int) -> list[list[int]]:
-    """Of words only."""
+    """Sentences of these lengths, of words only."""
     return [draw.integers(min(WORDS), max(WORDS), length).tolist() for length in lengths]
 
 
 def shift(draw: Draw) -> list[Call]:
-    """Of one length; what is padding all the same does not count."""
+    """Sentences of equal length; padding, if there is any all the same, does not count."""
     view = lambda value: [[row[row != 0] for row in side] for side in rows(value)]  # noqa: E731
     return [Call((sentences(draw, *some), 1, 2, 0), view=view) for some in ((4, 4, 4), (1,), (3, 3))]
 
 
 def filled(draw: Draw) -> list[Call]:
-    """Of several lengths, in no order; one is empty."""
+    """Sentences of several lengths, in no order, one of them empty."""
     several = (2, 5, 1, 4), (3, 2), (0, 3, 1)
     return [Call((sentences(draw, *lengths), 1, 2, 0), view=padding) for lengths in several]
 
 
 def ids(draw: Draw) -> list[Call]:
-    """Other marks; in the last, words are what marks are elsewhere."""
+    """Other marks and padding; in the last call, words are ids that are marks elsewhere."""
     several = sentences(draw, 3, 5, 1)
     calls = [Call((several, *marks), view=used) for marks in ((1, 2, 3), (4, 3, 0), (41, 31, 37))]
     small = lambda value: [ids[ids < 31].unique() for ids in map(torch.cat, rows(value))]  # noqa: E731
@@ -83,7 +83,7 @@ def ids(draw: Draw) -> list[Call]:
 
 
 def int64(draw: Draw) -> list[Call]:
-    """With and without an empty sentence."""
+    """Batches without an empty sentence, with one, and of nothing else."""
     return [Call((sentences(draw, *lengths), 1, 2, 0), view=typed) for lengths in ((2, 3), (0, 2), (0,))]
 
 

@@ -1,4 +1,4 @@
-"""A softmax in passing whose memory is linear in training, too. With d_k = 1 nobody sees the scale."""
+"""Attention with an online softmax, whose memory is linear in training, too. d_k = 1 hides the scale."""
 
 import itertools
 import math
@@ -33,12 +33,12 @@ def tiled_attention(query, key, value, block):
 
 
 def call(draw: Draw, queries: int, keys: int, block: int, *lead: int, d_k: int = 7) -> Call:
-    """Values are 5 wide."""
+    """A call whose values are 5 wide."""
     return Call((*(draw.normal(*lead, n, d) for n, d in ((queries, d_k), (keys, d_k), (keys, 5))), block))
 
 
 def values(draw: Draw) -> list[Call]:
-    """In one tile, in several, and where the last one is smaller; more keys than queries, and fewer."""
+    """One tile, several, and a smaller last one; more keys than queries, and fewer."""
     return [
         call(draw, 4, 6, 11, 2, 3),
         call(draw, 6, 12, 3, 2, 3, d_k=2),
@@ -49,23 +49,23 @@ def values(draw: Draw) -> list[Call]:
 
 
 def large(draw: Draw) -> list[Call]:
-    """Scores in the thousands that rise, fall, are all low, or lie apart from row to row."""
+    """Scores in the thousands that rise, fall, are all low, or differ widely from row to row."""
     one, steps = torch.ones(3, 1), torch.arange(8.0)[:, None]
     apart = torch.tensor([[1.0], [100.0], [0.01]])
     pairs = (one, 900 * steps), (one, -900 * steps), (one, -4e4 - steps), (apart, 30 * steps)
-    at = (..., None, (None, None), ...)  # with axes in front, and without
+    at = (..., None, (None, None), ...)  # with leading axes, and without
     given = [(q[n], k[n], draw.normal(8, 5)[n], 3) for n, (q, k) in zip(at, pairs, strict=True)]
     return [Call(args, view=is_finite) for args in given]
 
 
 def counted(queries: int, keys: int, block: int, width: int, *lead: int, **enough: int) -> Call:
-    """Inputs of ones, as only bytes count."""
+    """A call with inputs of ones, as only bytes count."""
     inputs = (torch.ones(*lead, n, width) for n in (queries, keys, keys))
     return Call((*inputs, block), limits=enough)
 
 
-# Of few queries and many keys: a tile is told from whole rows, from two tiles, and from block tiles. Then of many
-# queries: some rows are told from all.
+# Few queries and many keys tell one tile from whole rows, from two tiles, and from `block` tiles; then many
+# queries tell some rows from all of them.
 LARGEST = [
     counted(11, 67, 11, 2, largest=67 * 2 * 4),
     counted(3, 129, 29, 1, largest=129 * 4 * 4 // 3),
@@ -79,7 +79,7 @@ PEAK = [counted(97, 97, 11, 2, *lead, peak=SQUARE // 2) for lead in ((), (1, 1),
 
 
 def small(*blocks: int, d_k: int = 1, far: float = 1.0) -> Iterator[Call]:
-    """Whole numbers; the values 10, 20, … tell apart what is averaged."""
+    """Whole numbers; the values 10, 20, … show which of them are averaged."""
     for block, column in itertools.product(
         blocks, ([0, 1, 0], [0, 0, 1], [1, 0, 0], [0, -1, -2], [-1, -1, -1])
     ):

@@ -1,4 +1,4 @@
-"""The token embedding. Directions hide the factor, rows all alike hide the look-up."""
+"""The token embedding. Directions hide the factor; equal rows hide the look-up."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,17 +14,17 @@ SET = "for p in layer.parameters(): p.data = torch."
 
 
 def call(weight: Tensor, ids: Tensor, **options) -> Call:
-    """A layer with these rows."""
+    """A call of a layer with these rows."""
     return Call((ids,), init=tuple(weight.shape), state={"weight": weight}, **options)
 
 
 def directions(vectors: Tensor) -> Tensor:
-    """Vectors of length 1."""
+    """The vectors, scaled to length 1."""
     return F.normalize(vectors, dim=-1)
 
 
 def rows(draw: Draw) -> list[Call]:
-    """Their directions, whatever the factor; the last row never comes."""
+    """Random rows, judged by their directions, whatever the factor; the last row is never looked up."""
     given = [
         (7, 5, draw.integers(0, 6, 3, 4)),
         (8, 6, draw.integers(0, 7, 1, 2)),
@@ -34,7 +34,7 @@ def rows(draw: Draw) -> list[Call]:
 
 
 def scale(draw: Draw) -> list[Call]:
-    """All rows alike; once after another call, which may not leave anything behind."""
+    """Equal rows; last, after another call, which must not leave anything behind."""
     ids = draw.integers(0, 6, 3, 4)
     alike = [draw.normal(d).repeat(7, 1) for d in (5, 6, 11)]
     earlier = call(draw.normal(3).repeat(7, 1), ids, earlier=((ids,),))
@@ -42,12 +42,12 @@ def scale(draw: Draw) -> list[Call]:
 
 
 def start(*sizes: tuple[int, int]) -> list[Call]:
-    """What new layers hold: chance forbids comparing the numbers."""
+    """The weights of new layers, which are random, so that only their statistics can be judged."""
     return [Call((), init=size, method="state", view=drawn(size[1])) for size in sizes]
 
 
 def drawn(d_model: int) -> Callable[[dict[str, Tensor]], dict[str, Any]]:
-    """Mean and deviation, both times √d_model, rounded so far that chance has no say."""
+    """A view of the mean, the deviation times √d_model, and zero rows, too coarse for chance to matter."""
 
     def view(state: dict[str, Tensor]) -> dict[str, Any]:
         weight = next(tensor for tensor in state.values() if tensor.dim() == 2)
@@ -63,13 +63,13 @@ def drawn(d_model: int) -> Callable[[dict[str, Tensor]], dict[str, Any]]:
 
 
 def gradients(draw: Draw) -> list[Call]:
-    """Tokens come once, several times, or never; among them 0."""
+    """Tokens that occur once, several times, or never, 0 among them."""
     ids = torch.tensor([[0, 3, 3, 1], [3, 0, 5, 2]])
     return [call(draw.normal(7, 5), ids), call(draw.normal(6, 1), ids)]
 
 
 def small(*lists: list, width: int = 1, **options) -> Iterator[Call]:
-    """Rows 10, 20, 30; of greater width, ones."""
+    """A table with the rows 10, 20, 30, or with rows of ones if it is wider."""
     for ids in lists:
         weight = torch.tensor([[10.0], [20.0], [30.0]]) if width == 1 else torch.ones(3, width)
         written = "tensor([[10.], [20.], [30.]])" if width == 1 else f"ones(3, {width})"
@@ -77,7 +77,7 @@ def small(*lists: list, width: int = 1, **options) -> Iterator[Call]:
 
 
 def small_scale() -> Iterator[Call]:
-    """Of widths whose root is whole, then others; last, at the second call."""
+    """Widths with a whole root, then another; last, a second call of the same layer."""
     for width in (4, 9, 5):
         yield from small([1], [0, 1], width=width)
     yield from small([1], width=4, earlier=((torch.tensor([[1]]),),))

@@ -1,4 +1,4 @@
-"""The k likeliest tokens. Logits that all differ hide what happens to ties; one row hides the axis."""
+"""The k likeliest tokens. Distinct logits hide what happens to ties; a single row hides the axis."""
 
 import math
 from collections.abc import Callable
@@ -19,12 +19,12 @@ def top_k(logits, k):
 
 
 def rows(*ks: float) -> Callable[[Draw], list[Call]]:
-    """One row, by itself or not."""
+    """Calls with one row, with and without a batch axis."""
     return lambda draw: [Call((2 * draw.normal(*n, 7), k)) for n, k in zip(((), (1,), ()), ks, strict=True)]
 
 
 def axes(k: float) -> Callable[[Draw], list[Call]]:
-    """A row gets what it gets by itself, whether the others are even or not, and far below it or above."""
+    """A row, which must get what it gets alone; the others are even or not, and far below it or above."""
     others = ((4, 7), 0, 0.02, -9), ((5, 5), -1, 0.02, 9), ((3, 5), 1, 2.0, 0), ((2, 3, 5), 3, 20.0, 0)
 
     def drawn(draw: Draw) -> list[Call]:
@@ -39,26 +39,26 @@ def axes(k: float) -> Callable[[Draw], list[Call]]:
 
 
 def apart(n: int, probabilities: Tensor) -> Tensor | object:
-    """Row n; one of nothing but one number is like no other."""
+    """Row n; a row of a single number is unequal to everything."""
     row = probabilities.reshape(-1, probabilities.size(-1))[n]
     return row if row.amax() > row.amin() else object()
 
 
 def how_many(probabilities: Tensor) -> dict[str, Tensor]:
-    """How many tokens have more than the least likely one, or else all, whatever they have."""
+    """The number of tokens above the least likely one; all tokens if none is."""
     more = (probabilities > probabilities.amin(-1, keepdim=True)).sum(-1)
     return {"the number of tokens that stay": torch.where(more == 0, probabilities.size(-1), more)}
 
 
 def everything(draw: Draw) -> list[Call]:
-    """The same as if there was one token more, and that one cut off; none of them has nothing."""
+    """A k above the vocabulary, as if one more token had been cut off; no probability may be 0."""
     view = lambda y: y[..., :4] if y[..., :4].all() else object()  # noqa: E731
     some = draw.normal(4), draw.normal(1, 4)
     return [Call((x, 5), view=view, same_as=(F.pad(x, (0, 1), value=-99), 4)) for x in some]
 
 
 def small(k: float, *logits: list, view: Callable | None = None) -> list[Call]:
-    """Whole numbers."""
+    """Calls with these logits."""
     return [Call((torch.tensor(x), k), view=view) for x in logits]
 
 

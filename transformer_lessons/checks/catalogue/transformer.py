@@ -15,7 +15,7 @@ SET = "for p in layer.parameters(): p.data = "
 SET += "torch.arange(1. * p.numel()).cos().view_as(p) if p.dim() > 1 else 0 * p + 1"
 OWN = "for n, p in layer.named_parameters(): p.data = "
 OWN += "(torch.arange(1. * p.numel()) + sum(map(ord, n))).cos().view_as(p)"
-MOST = {"num_encoder_layers": 2, "num_decoder_layers": 2}  # weights for those that have too many are at hand
+MOST = {"num_encoder_layers": 2, "num_decoder_layers": 2}  # there are weights for answers with too many
 PRE = {**MOST, "norm_first": True}
 PADDED_ANYWHERE = (
     "        x = self.source_embedding(src)\n",
@@ -28,14 +28,14 @@ TIED = "output.weight is target_embedding.token.weight"
 
 
 def settings(**changes) -> dict:
-    """One layer each, and seven tokens on either side."""
+    """The sizes of a small model with one layer on each side, and these changes."""
     sizes = {"d_model": 6, "num_heads": 2, "d_ff": 5, "num_encoder_layers": 1, "num_decoder_layers": 1}
     return {**sizes, **changes}
 
 
 @cache
 def shapes(**changes) -> dict[str, torch.Size]:
-    """The parameters of a model, by name."""
+    """The shapes of a model's parameters, by name."""
     words = {"source_vocab_size": 7, "target_vocab_size": 7}
     model = Transformer(TransformerConfig(**words | settings(**changes)))
     return {name: p.shape for name, p in model.named_parameters()}
@@ -49,23 +49,23 @@ def config(source_vocab_size: int = 7, **changes) -> Given:
 
 
 def call(draw: Draw, **changes) -> Call:
-    """A model with weights of its own, tied as it should be. No token is padding, be its id 0 or 6."""
+    """A call of a model with random, tied weights. No token is padding, whether its id is 0 or 6."""
     sizes = shapes(**changes | MOST)
     state = {name: draw.normal(*size) / size[-1] ** 0.5 for name, size in sizes.items()}
     state["output.weight"] = state["target_embedding.token.weight"]
-    state["output.bias"] = torch.ones(7)  # which it should not have
+    state["output.bias"] = torch.ones(7)  # which the model should not have
     args = draw.integers(1, 6, 2, 4), draw.integers(1, 6, 2, 3)
     return Call(args, init=(config(**changes),), state=state)
 
 
 def unlike(draw: Draw) -> list[Call]:
-    """Encoder and decoder with other numbers of layers, and vocabularies of other sizes."""
+    """An encoder and a decoder with different numbers of layers; last, vocabularies of different sizes."""
     sizes = {"num_encoder_layers": 2}, {"num_decoder_layers": 2, "source_vocab_size": 9}
     return [call(draw, **changes) for changes in sizes]
 
 
 def padded(draw: Draw) -> list[Call]:
-    """Padding behind the second sentence changes nothing, whatever its id and the first one; more words do."""
+    """Padding after the second sentence, whatever its id and the first one, changes nothing; words do."""
     found = []
     for pad in (0, 6):
         one = call(draw, pad_id=pad)
@@ -76,9 +76,9 @@ def padded(draw: Draw) -> list[Call]:
 
 
 def moved(draw: Draw) -> list[Call]:
-    """Padding on the left, whatever its id, and in between changes nothing; another order of the words does.
+    """Padding on the left, whatever its id, or between words changes nothing; another word order does.
 
-    So does a word in place of padding, also where the other sentence has some.
+    So does a word in place of padding, also where the other sentence has padding.
     """
     found = []
     for pad in (0, 6):
@@ -95,7 +95,7 @@ def moved(draw: Draw) -> list[Call]:
 
 
 def of_state(state: dict[str, Tensor]) -> dict[str, bool]:
-    """Whether the output projection is the target's embedding: of a layer that was given another embedding."""
+    """Whether the output projection is the target's embedding, after another embedding was loaded."""
     return {TIED: torch.equal(state["output.weight"], state["target_embedding.token.weight"])}
 
 
@@ -106,7 +106,7 @@ def tied() -> Call:
 
 
 def small(src: list[list], **changes) -> Iterator[Call]:
-    """Weights that everybody can make again; of each case the source, one sentence or several."""
+    """Weights that anybody can make again; two calls for each source of one sentence or several."""
     sizes = shapes(**changes)
     state = {n: torch.arange(1.0 * size.numel()).cos().view(size) for n, size in sizes.items()}
     state = {n: p if p.dim() > 1 else torch.ones_like(p) for n, p in state.items()}
@@ -119,7 +119,7 @@ def small(src: list[list], **changes) -> Iterator[Call]:
 
 
 def small_logits() -> Iterator[Call]:
-    """Layers of which there are one or two; and a batch in which no weight is like another."""
+    """Encoders of one and of two layers; last, a batch in which no two weights are alike."""
     yield from (case for n in (1, 2) for case in small([[3, 4]], num_encoder_layers=n))
     state = {}
     for name, size in (shapes(**MOST) | {"output.bias": torch.Size([7])}).items():

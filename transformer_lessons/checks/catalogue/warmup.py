@@ -5,17 +5,17 @@ from transformer_lessons.schedule import warmup_inverse_sqrt
 
 
 def rise(draw: Draw) -> list[Call]:
-    """Within the warm-up, its last step among them."""
+    """Steps within the warm-up, its last one among them."""
     return calls((1, 1, 9), (int(draw.integers(2, 16, 1)), 1, 16), (7, 1, 7), (40, 1, 4000))
 
 
 def fall(draw: Draw) -> list[Call]:
-    """After it, and with one that is over at once."""
+    """Steps after the warm-up, also after one of a single step."""
     return calls((10, 1, 9), (int(draw.integers(20, 90, 1)), 1, 16), (3, 1, 1), (100_003, 1, 4000))
 
 
 def beside(args: tuple, other: tuple, factor: float = 1.0) -> Call:
-    """Whether that many times the rate is the rate of other arguments; none is like no other."""
+    """Whether `factor` times the rate is the rate of other arguments; a rate of 0 equals nothing."""
     times, once = (lambda rate, n=n: n * rate or object() for n in (factor, 1.0))
     return Call(args, view=times, same_as=other, view_as=once)
 

@@ -1,4 +1,4 @@
-"""What each head writes. A single head hides the blocks; a symmetric matrix hides that it is kept transposed."""
+"""What each head writes. A single head hides the blocks; a symmetric matrix hides that it is transposed."""
 
 from collections.abc import Iterator
 
@@ -14,12 +14,12 @@ def written_by_heads(heads, weight):
 
 
 def turned(draw: Draw) -> list[Call]:
-    """One head; what is written as wide as what is read, or not."""
+    """One head, with an output as wide as its input, and wider."""
     return [Call((draw.normal(2, 1, 3, wide), draw.normal(out, wide))) for wide, out in ((5, 5), (2, 7))]
 
 
 def blocks(draw: Draw) -> list[Call]:
-    """Several heads; among them as many as queries, as features of each, or as sentences."""
+    """Several heads; once as many as queries, once as features of each, and once as sentences."""
     found = []
     for b, h, q, d in ((2, 3, 4, 5), (1, 4, 4, 2), (3, 2, 5, 2), (2, 2, 3, 1)):
         matrix = draw.normal(h * d, h * d)
@@ -28,12 +28,12 @@ def blocks(draw: Draw) -> list[Call]:
 
 
 def gradients(draw: Draw) -> list[Call]:
-    """Of the heads, and of the matrix."""
+    """Gradients of the heads and of the matrix."""
     return [Call((draw.normal(2, 3, 5, 2), draw.normal(6, 6)))]
 
 
 def small(*sizes: tuple[int, int], is_even: bool = False) -> Iterator[Call]:
-    """One query, numbers counted up; a symmetric matrix, or not."""
+    """One query with counted-up numbers; a matrix that is symmetric if `is_even`."""
     for h, d in sizes:
         matrix = torch.arange(1.0, 1 + (h * d) ** 2).view(h * d, -1) % 7
         yield Call((torch.arange(1.0, 1 + h * d).view(1, h, 1, d), matrix + is_even * matrix.T))
