@@ -54,7 +54,7 @@ def is_right(attention):
 
 
 def tried_on(*kinds: str) -> list[Call]:
-    """A call of the test on each of these; None counts as False, an unsendable result as itself."""
+    """A call of the test on each of these; None counts as False, an opaque reply as itself."""
     shown = {kind: f"checks.specimens.attention({kind!r})" for kind in kinds}
     given = [Given("attention", [kind], shown[kind]) for kind in kinds]
     return [Call((one,), view=lambda said: said if is_opaque(said) else bool(said)) for one in given]

@@ -83,7 +83,7 @@ def running(draw: Draw) -> list[Call]:
 
 
 def evaluation(draw: Draw) -> list[Call]:
-    """A trained layer, also on a single vector; a new layer; and the statistics after a batch."""
+    """A trained layer, also on one vector; a new layer; last, the statistics after a batch in evaluation."""
     x, state = 10 * draw.normal(2, 3, 5), trained(draw, 5)
     calls = [call(x, training=False, state=state), call(x[:1, :1], training=False, state=state)]
     untrained = Call((10 * draw.normal(2, 3, 5),), init=(5,))

@@ -26,7 +26,7 @@ class _Again(torch.autograd.Function):
             results = ctx.function(*tracked)
             results = [results] if isinstance(results, Tensor) else results
             pairs = zip(results, cotangents, strict=True)
-            # A single number: passing the cotangents to torch instead makes it import sympy.
+            # One number to differentiate: passing the cotangents to torch instead makes it import sympy.
             total = sum((y * back).sum() for y, back in pairs if y.requires_grad)
         wanted = [tensor for tensor in tracked if tensor.requires_grad]
         found = iter(torch.autograd.grad(total, wanted, allow_unused=True))
@@ -34,5 +34,5 @@ class _Again(torch.autograd.Function):
 
 
 def checkpoint(function: Callable, *tensors: Tensor, use_reentrant: bool = False) -> Tensor:
-    """Call the function, keeping only the tensors, and again in backward; as torch.utils.checkpoint does."""
+    """A short `torch.utils.checkpoint.checkpoint`: keeps only the tensors and calls the function twice."""
     return _Again.apply(function, *tensors)

@@ -70,7 +70,7 @@ PEAK = [counted(13, largest=13, peak=90)]
 
 
 def small(targets: list[int], *chunks: int, pad_id: int = 0, far: float = 1.0) -> Iterator[Call]:
-    """Logits of 0, 1, 2 and 3, or a multiple of them, with each chunk size."""
+    """Logits of 0, 1, 2 and 3, or a multiple of them, for each chunk size."""
     for chunk in chunks:
         hidden, weight = torch.ones(len(targets), 1), far * torch.arange(4.0)[:, None]
         yield Call((hidden, weight, torch.tensor(targets), chunk, pad_id))

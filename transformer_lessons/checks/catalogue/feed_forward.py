@@ -1,6 +1,6 @@
 """The feed-forward layer. Identity weights show the activation alone; it leaves numbers above 10 unchanged.
 
-Only the formula is tried with sizes that differ: exchanged axes and widths cost nothing else.
+Only the formula is tried with sizes that differ, so exchanged axes or widths cost no other requirement.
 """
 
 from collections.abc import Callable, Iterator

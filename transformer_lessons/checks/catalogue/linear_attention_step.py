@@ -11,7 +11,7 @@ from torch import Tensor
 from transformer_lessons.checks.definitions import Call, Draw, Task
 
 LEADS = (), (1,), (1, 1), (1, 1, 1)
-FRONTS = (2, 4), (4,), ()  # an answer for one number of axes is right in one of these
+FRONTS = (2, 4), (4,), ()  # an answer that expects a certain number of axes is right in one of these
 
 
 def linear_attention_step(query, key, value, S=None, z=None, *, decay=1.0):

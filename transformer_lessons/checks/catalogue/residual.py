@@ -96,7 +96,7 @@ def both(draw: Draw, **options) -> list[Call]:
 
 
 def sandwich(draw: Draw) -> list[Call]:
-    """Both norms, with and without norm_first; the last call shows whether x is left as it was."""
+    """Sandwich norms, with and without norm_first; the last call shows whether x is left as it was."""
     calls = []
     for first in (False, True):
         plain = call(draw, norm_first=first)
@@ -111,7 +111,7 @@ def norm(name: str, weight: float, width: int = 5) -> dict[str, Tensor]:
 
 
 def small_sandwich() -> Iterator[Call]:
-    """Small calls with both norms, the second of which keeps the first of three numbers."""
+    """Small calls with sandwich norms, whose second norm keeps only the first of three numbers."""
     for first in (False, True):
         for case in small(norm_first=first):
             given = {"init": (*case.init, True), "state": TWO | AFTER}

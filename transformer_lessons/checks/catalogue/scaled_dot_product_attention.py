@@ -38,11 +38,11 @@ def averages(args: tuple[Tensor, ...]) -> Callable[[list[Tensor]], dict[str, Any
 
 
 def result(draw: Draw) -> list[Call]:
-    """Averages, whatever the scores; a match so clear that the scale is nothing; the best of large scores."""
+    """Averages, whatever the scores; a match too clear for the scale to matter; the best of large scores."""
     plain = [qkv(draw, 3, keys, 2, *lead) for keys, lead in ((4, (1,)), (7, ()), (4, (2, 3)), (3, (2,)))]
     clear = 9 * torch.eye(3)[[1, 2, 0, 1]], 9 * torch.eye(3)[[2, 0, 1]], draw.normal(3, 5)
     large = torch.tensor([[8.0]]), torch.tensor([[8.0], [9.0], [10.0]]), draw.normal(3, 5)
-    # d_k is 1, so that no scale is needed.
+    # With d_k = 1, the scale makes no difference.
     best = Call(large, view=lambda results: results[1].argmax(-1))
     return [*(Call(args, view=averages(args)) for args in plain), Call(clear), best]
 

@@ -39,7 +39,7 @@ def whole(draw: Draw, scale: float, number: int = 0) -> list[Tensor]:
 
 
 def step(draw: Draw) -> list[Call]:
-    """Norms below and above max_norm, judged by the new weights; last, whether the given ones stay."""
+    """Norms below and above max_norm, judged by the new weights; last, whether the given ones change."""
     rest = [
         (whole(draw, 8.0), 8.0, 1, 0.5, 1000.0, 5),
         (whole(draw, 4.0, 1), 4.0, 1, 0.5, 4.5, 5),

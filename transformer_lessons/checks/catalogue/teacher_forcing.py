@@ -1,4 +1,4 @@
-"""The decoder's inputs and targets. Equal lengths hide padding; ids 1, 2 and 0 hide where they come from."""
+"""The decoder's inputs and targets. Equal lengths hide padding; ids 1, 2 and 0 hide hard-coded ones."""
 
 from typing import Any
 

@@ -39,7 +39,7 @@ def axes(k: float) -> Callable[[Draw], list[Call]]:
 
 
 def apart(n: int, probabilities: Tensor) -> Tensor | object:
-    """Row n; a row of a single number is unequal to everything."""
+    """Row n; a row of equal numbers is unequal to everything."""
     row = probabilities.reshape(-1, probabilities.size(-1))[n]
     return row if row.amax() > row.amin() else object()
 

@@ -15,7 +15,7 @@ SET = "for p in layer.parameters(): p.data = "
 SET += "torch.arange(1. * p.numel()).cos().view_as(p) if p.dim() > 1 else 0 * p + 1"
 OWN = "for n, p in layer.named_parameters(): p.data = "
 OWN += "(torch.arange(1. * p.numel()) + sum(map(ord, n))).cos().view_as(p)"
-MOST = {"num_encoder_layers": 2, "num_decoder_layers": 2}  # there are weights for answers with too many
+MOST = {"num_encoder_layers": 2, "num_decoder_layers": 2}  # so that answers with too many layers get weights
 PRE = {**MOST, "norm_first": True}
 PADDED_ANYWHERE = (
     "        x = self.source_embedding(src)\n",
@@ -106,7 +106,7 @@ def tied() -> Call:
 
 
 def small(src: list[list], **changes) -> Iterator[Call]:
-    """Weights that anybody can make again; two calls for each source of one sentence or several."""
+    """Weights that anybody can reproduce; two calls for each source of one sentence or several."""
     sizes = shapes(**changes)
     state = {n: torch.arange(1.0 * size.numel()).cos().view(size) for n, size in sizes.items()}
     state = {n: p if p.dim() > 1 else torch.ones_like(p) for n, p in state.items()}

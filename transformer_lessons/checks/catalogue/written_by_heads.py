@@ -1,4 +1,4 @@
-"""What each head writes. A single head hides the blocks; a symmetric matrix hides that it is transposed."""
+"""What each head writes. One head hides the blocks; a symmetric matrix hides that it is stored transposed."""
 
 from collections.abc import Iterator
 
