@@ -3,11 +3,11 @@
     >>> from transformer_lessons import checks
     >>> checks.require("causal_mask", my_causal_mask)
 
-A task is the right answer's text and a list of requirements, each shown by a few calls. A known mistake is a
-change of that text. An answer that shows on every call what a changed text shows makes that mistake, and loses
-what it costs; any other is held against each requirement. Read `definitions`, then `engine`, then any file of
-`catalogue/` beside that of the same name in `mistakes/`. `learner/` is the way to an answer, wherever it lives;
-`translator/` puts answers into a whole model.
+A task consists of the right answer's text and a list of requirements, each tested by a few calls. A known
+mistake is a change of that text. An answer that shows on every call what a changed text shows makes that
+mistake and loses what it costs; any other is checked against each requirement. Read `definitions`, then
+`engine`, then any file of `catalogue/` next to the one of the same name in `mistakes/`. `learner/` is the way
+to an answer, wherever it runs; `translator/` puts answers into a whole model.
 """
 
 import sys
@@ -51,10 +51,10 @@ def tasks() -> list[str]:
 
 
 def task(name: str) -> Task:
-    """A task by its name: its requirements and its mistakes. It is imported only now: most programs need one.
+    """A task, with its requirements and mistakes; it is imported only now, as most programs need one.
 
     Raises:
-        ValueError: if there is none of that name.
+        ValueError: if there is no task of that name.
     """
     if name not in TASKS:
         raise ValueError(f"task: expected one of {tasks()}, got {name!r}")
@@ -62,12 +62,12 @@ def task(name: str) -> Task:
 
 
 def check(task_name: str, candidate: Any, *, seed: int = 0) -> Report:
-    """Try an answer and say what it does wrong; never raises because of the answer.
+    """Try an answer and report what it does wrong; never raises because of the answer.
 
     Args:
         task_name: one of `tasks()`.
-        candidate: the answer, or an `Adapter` to where it lives.
-        seed: makes the arguments; another seed, other numbers.
+        candidate: the answer, or an `Adapter` to where it runs.
+        seed: the seed of the arguments.
 
     Raises:
         ValueError: if there is no such task.
@@ -93,7 +93,7 @@ def check(task_name: str, candidate: Any, *, seed: int = 0) -> Report:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """On tensors as small as these, threads that wait for one another cost ten times the work."""
+    """Use one thread: on such small tensors, threads that wait for each other cost ten times the work."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -103,7 +103,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def require(task_name: str, candidate: Any, *, seed: int = 0) -> None:
-    """Of a right answer, say where the package's stands; of another, raising an error, what is wrong with it.
+    """Raise an error that says what is wrong with an answer; if it is right, print where the package's is.
 
     In a notebook, the numbers that differ are marked.
 
@@ -111,7 +111,7 @@ def require(task_name: str, candidate: Any, *, seed: int = 0) -> None:
         AssertionError: with the report's message, if the answer is not right, or is the package's own.
         ValueError: if there is no such task.
     """
-    __tracebackhide__ = True  # pytest's word for: show the message, not these lines
+    __tracebackhide__ = True  # tells pytest to show the message, not these lines
     if str(getattr(candidate, "__module__", "")).startswith("transformer_lessons."):
         raise AssertionError(f"{task(task_name).public}: this is the package's own; write yours")
     report = check(task_name, candidate, seed=seed)
@@ -121,25 +121,25 @@ def require(task_name: str, candidate: Any, *, seed: int = 0) -> None:
     if not report.passed:
         error = AssertionError(report.message)
         told = report.message.splitlines()[0] if is_shown else report.message
-        error._render_traceback_ = lambda: [f"AssertionError: {told}"]  # and IPython's
+        error._render_traceback_ = lambda: [f"AssertionError: {told}"]  # tells IPython the same
         raise error
     module = task(task_name).right[-1].__module__
-    if ".catalogue." not in module:  # where answers stand that no other code has a use for
+    if ".catalogue." not in module:  # which has the answers that no other code uses
         print(f"Compare it with `{task(task_name).public}` in {module.replace('.', '/')}.py.")
 
 
 def try_in_translator(task_name: str, candidate: Any) -> None:
-    """Put an answer, right or wrong, into the trained translator, and print what that says of five numbers.
+    """Put an answer, right or wrong, into the trained translator, and print what that says for five numbers.
 
-    Where it says something else than with the package's part, both stand below each other. In a notebook, maps
-    show where attention looks then. An error of the answer is told in a line. A pitfall: a translator that says
-    the same as before is no proof; `require` looks where it does not.
+    Where this differs from what it says with the package's part, both are printed. In a notebook, maps show
+    where attention looks, if the task changes that. An error of the answer is printed in a line. A pitfall: a
+    translator that says the same as before is no proof that the answer is right; `require` tests more.
 
     Raises:
         ValueError: if there is no such task, or the translator has no such part.
     """
     from transformer_lessons.checks.translator import (
-        reading,  # loads a model, which most programs do not need
+        reading,  # loads a model that most programs do not need
     )
 
     known = reading.part(task(task_name))
@@ -155,17 +155,17 @@ def try_in_translator(task_name: str, candidate: Any) -> None:
 def my_transformer(
     paths: Sequence[str | Path], *, fill: bool = False, output: str | Path = "runs/mine"
 ) -> None:
-    """Out of solved assignments, a Transformer of the learner's own parts: trained, compared, saved, read aloud.
+    """Build a Transformer of own parts from solved assignments: it is trained, compared, saved and tried.
 
-    It says part by part whose it is. A pitfall: the notebooks' code runs here, with all that you may do.
+    It prints whose each part is. A pitfall: the notebooks' code runs here with all your permissions.
 
     Args:
-        paths: the notebooks; a part that several have is the last one's.
-        fill: take the package's part where an answer is missing or not right.
+        paths: the notebooks; if several have a part, the last one's is used.
+        fill: use the package's part where a notebook's answer is missing or not right.
         output: a folder for the run, for ``lessons translate --model runs/mine 421``.
 
     Raises:
-        ValueError: for no notebooks, for files that are none, and for parts that are not right, without `fill`.
+        ValueError: without notebooks, for files that are not notebooks, and, without `fill`, for wrong parts.
     """
     from transformer_lessons.checks.translator.assembly import from_notebooks
 
@@ -173,7 +173,7 @@ def my_transformer(
 
 
 def _shown(report: Report) -> bool:
-    """In a notebook, the message with the numbers that differ marked; remarks on right answers, too."""
+    """Display the marked numbers or a remark in a notebook; return whether this is a notebook."""
     if not (report.html and _in_notebook()):
         return False
     if not report.passed or "One thing more" in report.message:

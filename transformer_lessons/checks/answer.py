@@ -1,4 +1,4 @@
-"""An answer to a task, wherever it lives, and what it shows on a call."""
+"""An answer to a task, wherever it runs, and what it shows on a call."""
 
 import itertools
 from collections import Counter
@@ -18,19 +18,19 @@ from transformer_lessons.checks.states import Link, State, translations
 
 __all__ = ["Answer", "defined"]
 
-MOST_NAMINGS = 32  # that are tried
+MOST_NAMINGS = 32  # the most that are tried
 
 
 class Answer:
-    """An answer to a task.
+    """An answer to a task, called through an adapter.
 
     Args:
-        task: of which it is an answer.
-        candidate: a function or class, or an `Adapter` to where it lives.
+        task: the task that it answers.
+        candidate: a function or class, or an `Adapter` to where it runs.
 
     Attributes:
-        adapter: to where it lives.
-        naming: which of the ways to load weights under other names fits it; see `find_naming`.
+        adapter: the adapter to where it runs.
+        naming: the number of the way to load weights under other names that fits it; see `find_naming`.
     """
 
     def __init__(self, task: Task, candidate: Any):
@@ -39,7 +39,7 @@ class Answer:
         self.adapter = candidate if is_there else Local({task.name: candidate})
 
     def shows(self, call: Call) -> Seen:
-        """What it shows on a call: values, or gradients too; or bytes, forwards and backwards."""
+        """What it shows on a call: its value, with gradients if asked for, or how much memory it used."""
         target, own, links = self.task.name, {}, []
         if call.init is not None:
             reply, own, links = self._built(call)
@@ -64,7 +64,7 @@ class Answer:
         return replace(seen, gradients=self._gradients(call, reply, own, links), names=names)
 
     def find_naming(self, call: Call, right: Seen) -> None:
-        """Of the ways to load weights under other names, take the one that makes a call right, else the first."""
+        """Choose the first way to load weights under other names that makes a call right, else the first."""
         made = self._new(call)
         state = made if made.error else self.adapter.state(made.value)
         ways = list(itertools.islice(self._translations(state, call), MOST_NAMINGS))
@@ -86,14 +86,14 @@ class Answer:
         return self.adapter.build(self.task.name, self._sent(call.init), self._sent(call.options))
 
     def _built(self, call: Call) -> tuple[Reply, State, list[Link]]:
-        """An object with the call's weights, or an error; its own weights, and which of these are which."""
+        """An object with the call's weights, or an error; its own weights, and the links between the two."""
         made, own, links = self._new(call), {}, []
         if made.error:
             return made, own, links
         replies = []
         if call.state is not None:
             state = self.adapter.state(made.value)
-            if state.error:  # of a class that is no module
+            if state.error:  # the object is not a module
                 return state, own, links
             own, ways = _tensors(state), self._translations(state, call)
             links = next(itertools.islice(ways, self.naming, None), [])
@@ -129,7 +129,7 @@ class Answer:
         return Seen(viewed, edited=edited, outputs=reply.value)
 
     def _gradients(self, call: Call, reply: Reply, own: State, links: list[Link]) -> dict[str, Tensor]:
-        """Of arguments and wanted parameters: zero where none arrives, none at all if no result has any."""
+        """Gradients of arguments and wanted parameters: zero where none arrives, {} if no result has any."""
         if not any(reply.attached):
             return {}
         given = {**leaves(list(call.args)), **leaves(call.kwargs)}
@@ -137,14 +137,14 @@ class Answer:
             self._name(path): torch.zeros_like(given[path]) if gradient is None else gradient
             for path, gradient in reply.gradients.items()
         }
-        flows = {name: torch.zeros_like(tensor) for name, tensor in own.items()}  # a buffer gets none
+        flows = {name: torch.zeros_like(tensor) for name, tensor in own.items()}  # a buffer keeps its zeros
         flows |= {name: g for name, g in reply.parameters.items() if g is not None}
         for link in links:
             gradients |= link.back(flows, call.state)
         return gradients
 
     def _name(self, path: str) -> str:
-        """“0.1” is a part of the first argument."""
+        """The path of an argument, with its name for its number: “0.1” is a part of the first argument."""
         first, *rest = path.split(".")
         names = dict(zip(map(str, itertools.count()), self.task.arguments, strict=False))
         return ".".join([names.get(first, first), *rest])
@@ -152,7 +152,7 @@ class Answer:
 
 @cache
 def defined(task: Task, source: str) -> Answer:
-    """What a text defines."""
+    """The answer that a text defines."""
     return Answer(task, task.define(source))
 
 
@@ -161,19 +161,19 @@ def _failed(reply: Reply) -> Seen:
 
 
 def _tensors(state: Reply) -> State:
-    """The weights and buffers that came; none of what is no module."""
+    """The weights and buffers in a reply; none for an error, as from an object that is not a module."""
     return {} if state.error else {n: t for n, t in state.value.items() if isinstance(t, Tensor)}
 
 
 def _twins(call: Call, reply: Reply, other: Reply) -> Seen:
-    """Whether what counts is the same for other arguments."""
+    """Whether what counts is the same for the call's other arguments (`Call.same_as`)."""
     one, two = _viewed(call.view, reply.value), _viewed(call.view_as or call.view, other.value)
     same = {"the same": not other.error and alike(one, two)}
     return Seen(one if isinstance(one, dict) and "instead" in one else same, outputs=reply.value)
 
 
 def _counted(call: Call, reply: Reply) -> Seen:
-    """Whether half as much again as is enough was enough; and whether a gradient flows back, if one has to."""
+    """Whether 1.5 times the limits were enough and, if "saved" is limited, whether a gradient flows back."""
     used = {kind: (3 * most // 2, reply.memory[kind]) for kind, most in call.limits.items()}
     over = {kind: both for kind, both in used.items() if both[1] > both[0]}
     arrive = {"gradients": any(reply.attached)} if "saved" in call.limits else {}
@@ -183,7 +183,7 @@ def _counted(call: Call, reply: Reply) -> Seen:
 
 
 def _viewed(view: Callable[[Any], Any] | None, value: Any) -> Any:
-    """What counts of a value, or the value, as “instead”, where the view expects others."""
+    """What a view makes of a value, or the value, as “instead”, where the view fails on it."""
     try:
         return view(value) if view else value
     except Exception:
@@ -191,7 +191,7 @@ def _viewed(view: Callable[[Any], Any] | None, value: Any) -> Any:
 
 
 def _unlike(own: State, wanted: State) -> Reply:
-    """Complains of matrices that are none of the wanted ones; an answer without any may have its reasons."""
+    """A reply: an error if weights do not match; none if there are no matrices, perhaps on purpose."""
     for name in wanted:
         if name in own and own[name].shape != wanted[name].shape:
             message = f"{name} has shape {tuple(own[name].shape)}; expected is {tuple(wanted[name].shape)}"
@@ -199,7 +199,7 @@ def _unlike(own: State, wanted: State) -> Reply:
     counts = [Counter(tuple(t.shape) for t in s.values() if t.dim() > 1) for s in (own, wanted)]
     shapes = [" and ".join(f"{n} of {shape}" for shape, n in count.items()) for count in counts]
     told = f"it has {shapes[0]}, and {shapes[1]} are expected"
-    if counts[0] == counts[1]:  # it is a vector that does not fit
+    if counts[0] == counts[1]:  # so it is a vector that does not fit
         known = {tensor.shape for tensor in wanted.values()}
         spare = [f"{name} of shape {tuple(t.shape)}" for name, t in own.items() if t.shape not in known]
         more = f"it has {len(own)} parameters, and {len(wanted)} are expected"

@@ -1,8 +1,8 @@
-"""What a task consists of: the right answer's text, what is required of it, and the known changes of that text.
+"""The definition of a task: the right answer's text, its requirements, and the known changes of that text.
 
-What is required, for how many points, and the known mistakes stand in ``mistakes/NAME.toml``, which reads like a
-teacher's notes. A mistake is no second implementation but a change of the right answer's own text,
-`"/ math.sqrt(d_k)"` to nothing, say: adding one takes no Python. A requirement also has a probe in
+The requirements, their points and the known mistakes are in ``mistakes/NAME.toml``, which reads like a
+teacher's notes. A mistake is not a second implementation but a change of the right answer's own text, for
+example `"/ math.sqrt(d_k)"` to nothing, so adding one takes no Python. A requirement also has a probe in
 ``catalogue/NAME.py``: the calls that show whether it is met.
 """
 
@@ -23,17 +23,17 @@ from torch import Tensor
 
 __all__ = ["Call", "Draw", "Given", "Mistake", "Remark", "Requirement", "Task", "calls", "changed"]
 
-Way = tuple[str, ...]  # old text, new text, old, new, …
+Way = tuple[str, ...]  # one way to write a mistake: old text, new text, old, new, …
 
 
 @dataclass(frozen=True)
 class Given:
-    """An argument that is an object, such as a model: built where the answer lives, from plain values.
+    """An argument that is an object, such as a model: built from plain values where the answer runs.
 
     Attributes:
-        kind: one of `given.BUILDERS`.
-        args: what it is built from; may hold other ones.
-        shown: how the message writes it, in Python; every small case needs it.
+        kind: a key of `given.BUILDERS`.
+        args: the arguments of that builder; may contain other `Given` objects.
+        shown: the Python expression that the message prints for it; every small case needs it.
     """
 
     kind: str
@@ -43,26 +43,26 @@ class Given:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the answer with made-up arguments.
+    """One call of the answer with made-up arguments, and what counts of its outcome.
 
     Attributes:
         args, kwargs: the arguments: plain values, and `Given` objects at the top level of `args`.
-        init, options: of a class, its constructor's arguments; None if the answer is a function.
-        state: the weights to load into the object; None keeps those it was made with.
-        training: the mode the object is in.
-        method: what of the object is called, if not the object itself; "state" asks for its weights and buffers.
-        earlier: calls of the object before the one that counts, each a tuple of arguments.
-        weights_after: numbers of the `Given` arguments whose weights count, too, after the call: the value is a
-            list of what was returned and of these.
-        limits: bytes that are enough, by "saved" (for the backward pass, which there has to be), "largest" (of a
-            tensor) or "peak", forwards and backwards: the value is, of each, whether no more than half as much
-            again was used; a view sees a list of what was returned and of that.
-        edits: what counts is which arguments were changed in place, and of the value what `view` sees.
-        view: what counts of the value, if not all of it: its shape, or whether all of it is finite.
-        same_as, view_as: other arguments, and what counts for them if not what `view` says: the value is then
-            whether what counts of the answer is the same for both.
-        setting: for the message, the line of Python that puts `state` into ``layer``.
-        backward: gradients, and arguments left as they were, are judged in place of values (`Requirement`).
+        init, options: for a class, its constructor's arguments; `init` is None if the answer is a function.
+        state: the weights to load into the object; None keeps its initial ones.
+        training: whether the object is in training mode.
+        method: the method to call; "" calls the object itself, "state" asks for its weights and buffers.
+        earlier: argument tuples for calls of the object before the one that counts.
+        weights_after: positions in `args` of `Given` objects whose weights after the call count, too: the
+            value is a list of what was returned and of these weights.
+        limits: the bytes that suffice, by "saved" (for the backward pass; a gradient must flow back, too),
+            "largest" (tensor made) or "peak", both forwards and backwards. The value says for each whether at
+            most 1.5 times that much was used; `view` gets a list of what was returned and of this.
+        edits: what counts is which arguments were changed in place, and what `view`, if given, returns.
+        view: maps the value to what counts, such as its shape or whether all of it is finite; None for all.
+        same_as, view_as: other arguments, and the view of their result where it is not `view`: the value is
+            then whether the two results look the same through their views.
+        setting: for the message, the lines of Python that put `state` into ``layer``.
+        backward: judge gradients, and that arguments are unchanged, not values; set by `Requirement`.
     """
 
     args: tuple
@@ -84,28 +84,28 @@ class Call:
 
 
 def calls(*cases: tuple, **shared: Any) -> list[Call]:
-    """A call for each of these arguments; what else a `Call` has is the same for all."""
+    """A `Call` for each tuple of arguments; `shared` are the fields that are the same for all."""
     return [Call(case, **shared) for case in cases]
 
 
 Calls = list[Call] | Callable[["Draw"], list[Call]]
-Probe = tuple[Calls, Iterable[Call]]  # a requirement's calls, and its small ones
+Probe = tuple[Calls, Iterable[Call]]  # `calls` and `small` of a requirement
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """Something that the task's text asks for, with its points. It is met if each of its calls shows it.
+    """Something that the task's text asks for, with its points. It is met if all of its calls show so.
 
     Attributes:
-        name: a short one, stable: results of grading refer to it.
-        calls: a list, or a function that makes it of random numbers. Best where the other requirements are
-            silent: with d_k = 1, nobody sees whether scores were scaled.
-        small: calls of whole numbers for the message, the smallest first; the first that shows the fault is told.
+        name: short and stable: results of grading refer to it.
+        calls: a list, or a function that draws it at random. Best are calls on which the other requirements
+            make no difference: with d_k = 1, nobody sees whether scores were scaled.
+        small: calls of whole numbers, smallest first; the message prints the first that shows the fault.
         text: what is required, a clause for the message.
         points: what it is worth.
         anchor: where the book explains it.
         backward: whether gradients are judged (`Call.backward`).
-        needs: a requirement that a constant meets, such as "all finite", counts only where this other one is met.
+        needs: a requirement that must be met, too, where a constant would meet this one ("all finite").
     """
 
     name: str
@@ -118,12 +118,12 @@ class Requirement:
     needs: str = ""
 
     def drawn(self, draw: "Draw") -> list[Call]:
-        """The calls, with these random numbers."""
+        """The calls, with random numbers from `draw`."""
         return self._judged(self.calls(draw) if callable(self.calls) else self.calls)
 
     @cached_property
     def cases(self) -> list[Call]:
-        """The small calls, made when they are first needed: few answers need them."""
+        """The small calls, made on first use: few answers need them."""
         return self._judged(self.small)
 
     def _judged(self, calls: Iterable[Call]) -> list[Call]:
@@ -132,7 +132,7 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Remark:
-    """What is worth saying to those whose answer is right and differs from the package's here; costs nothing."""
+    """A comment on a right answer that differs from the package's on a call; it costs nothing."""
 
     text: str
     call: Call
@@ -140,17 +140,17 @@ class Remark:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A change of the right answer's text that people make.
+    """A mistake that people make, as a change of the right answer's text.
 
     Attributes:
-        name: a short one, stable.
-        you: what was done, "you …", and what belongs there.
+        name: short and stable.
+        you: what the learner did, "you …", and what is right instead.
         why: why people do it.
         looks: what it looks like from outside.
-        costs: the requirements that it costs.
-        ways: to write it; in each, old and new texts in turn, all changed at once, wherever an old text stands.
-        anchor: where the book explains it: without one, where it explains the first requirement that it costs.
-        symptoms: under which of `symptoms.SYMPTOMS` the page lists it.
+        costs: the names of the requirements that it costs.
+        ways: the ways to write it, each of old and new texts by turns; all are replaced at once, everywhere.
+        anchor: where the book explains it; if not noted, that of the first requirement that it costs.
+        symptoms: the keys of `symptoms.SYMPTOMS` under which the book's page of mistakes lists it.
     """
 
     name: str
@@ -165,18 +165,18 @@ class Mistake:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Everything that a check knows about one thing to be written.
+    """Everything that a check knows about one function or class that learners write.
 
     Attributes:
-        name: as `checks.check` knows it; requirements and mistakes are in ``mistakes/NAME.toml``.
-        right: the right answer, a function or class, after the parts that it is made of: their text is what
-            mistakes change. What else it uses is found in the module of the last one.
-        beyond: where the task asks for more than the package has, the change of its text that does it.
-        probes: for each requirement, by its name, its `calls` and its `small` ones.
-        results: the names of what it returns, if several.
-        remarks: for right answers.
-        roles: of a class, for each parameter the words that others have for it, as in "q query queries".
-        broken: names of the mistakes in the program that learners repair; of these, any number is known together.
+        name: the name for `checks.check`; requirements and mistakes are in ``mistakes/NAME.toml``.
+        right: the right answer, a function or class, after the parts that it is made of: mistakes change the
+            text of all of these. Whatever else it uses is found in the module of the last one.
+        beyond: the change of the package's text that the task needs if it asks for more than the package has.
+        probes: for the name of each requirement, its `calls` and its `small` ones.
+        results: the names of the values returned, if there are several.
+        remarks: comments on right answers.
+        roles: for a class, the words that learners may use for each parameter, as in "q query queries".
+        broken: names of the mistakes in the program that learners repair; any set of them is recognised.
     """
 
     name: str
@@ -190,12 +190,12 @@ class Task:
 
     @property
     def public(self) -> str:
-        """What the answer is called in its text."""
+        """The name under which the answer is defined."""
         return self.right[-1].__name__
 
     @cached_property
     def arguments(self) -> tuple[str, ...]:
-        """The names of its positional arguments, those of `forward` for a class."""
+        """The names of its positional arguments; for a class, those of `forward`."""
         named = inspect.signature(getattr(self.right[-1], "forward", self.right[-1])).parameters.values()
         return tuple(p.name for p in named if p.kind is p.POSITIONAL_OR_KEYWORD and p.name != "self")
 
@@ -207,13 +207,13 @@ class Task:
 
     @cached_property
     def notes(self) -> dict[str, Any]:
-        """``requirements`` and each mistake, as the teacher has them."""
+        """The content of the TOML file: ``requirements``, and an entry for each mistake."""
         path = files("transformer_lessons.checks") / "mistakes" / f"{self.name}.toml"
         return tomllib.loads(path.read_text(encoding="utf-8"))
 
     @cached_property
     def requirements(self) -> tuple[Requirement, ...]:
-        """In the order in which a learner should look at them; ValueError if others are probed."""
+        """The requirements, in the order to look at them; ValueError if the probes have other names."""
         noted = self.notes["requirements"]
         if noted.keys() != self.probes.keys():
             raise ValueError(f"{self.name}: probes expected for {[*noted]}, got {[*self.probes]}")
@@ -221,7 +221,7 @@ class Task:
 
     @cached_property
     def mistakes(self) -> tuple[Mistake, ...]:
-        """The known ones; ValueError if one costs a requirement that there is not."""
+        """The known mistakes; ValueError if one costs a requirement that does not exist."""
         required = self.notes["requirements"]
         noted = {name: entry for name, entry in self.notes.items() if name != "requirements"}
         for name, entry in noted.items():
@@ -237,54 +237,54 @@ class Task:
 
     @cached_property
     def texts(self) -> dict[str, list[str]]:
-        """The right answer's text with each mistake, by its name, in each way to make it."""
+        """For each mistake's name, the right answer's text with that mistake, in each way to make it."""
         return {m.name: [changed(self.source, way) for way in m.ways] for m in self.mistakes}
 
     def points(self, names: Iterable[str]) -> float:
-        """Those of some requirements."""
+        """The points of the named requirements."""
         return sum(requirement.points for requirement in self.requirements if requirement.name in set(names))
 
     def define(self, source: str) -> Any:
-        """What a text defines, where the right answer's module defines the rest."""
+        """Run a text with the globals of the right answer's module; return what it defines as the answer."""
         space = dict(vars(sys.modules[self.right[-1].__module__]))
         exec(program(source), space)
         return space[self.public]
 
 
 class Draw:
-    """Random arguments that depend on the seed alone, in float32."""
+    """Random arguments, determined by the seed alone; floats are float32."""
 
     def __init__(self, seed: int):
         self._generator = torch.Generator().manual_seed(seed)
 
     def normal(self, *shape: int) -> Tensor:
-        """Normally distributed."""
+        """Standard normal numbers."""
         return torch.randn(*shape, generator=self._generator)
 
     def uniform(self, *shape: int) -> Tensor:
-        """Between 0 and 1."""
+        """Uniform numbers between 0 and 1."""
         return torch.rand(*shape, generator=self._generator)
 
     def integers(self, low: int, high: int, *shape: int) -> Tensor:
-        """Whole numbers from low to high − 1."""
+        """Integers from low to high − 1."""
         return torch.randint(low, high, shape, generator=self._generator)
 
     def mask(self, *shape: int) -> Tensor:
-        """A mask in which each row shows a key at least, and hides one if it has two."""
+        """A mask in which each row shows at least one key and, if it has two or more, hides at least one."""
         return self.uniform(*shape).argsort(-1) < (shape[-1] + 1) // 2
 
 
 @lru_cache(maxsize=500)
 def program(source: str) -> CodeType | None:
-    """What Python makes of a text; None where two changes were made in lines that do not go together."""
+    """The compiled text; None if it is not valid Python because two changes do not go together."""
     with suppress(SyntaxError):
         return compile(source, "<changed>", "exec")
 
 
 def changed(source: str, *ways: Way) -> str | None:
-    """The text after each way in turn, or None where an old text is not found or two of them overlap.
+    """The text after one way after another; None where an old text is not found or two of them overlap.
 
-    A way's changes are made all at once: one after the other, the second could hit what the first has put in.
+    The changes of a way are made all at once: made one by one, the second could change what the first put in.
     """
     for way in ways:
         if any(old not in source for old in way[::2]):

@@ -1,4 +1,4 @@
-"""What should be, and what is: one below the other, with as few decimals as show that they differ."""
+"""What should be and what is, on two lines, with as few decimals as show that they differ."""
 
 import re
 from collections.abc import Iterable
@@ -13,22 +13,22 @@ from transformer_lessons.checks.words import FEW_NUMBERS, WIDTH, cut, described,
 __all__ = ["HIDDEN", "Difference", "difference"]
 
 MOST_DIGITS = 7
-PLURAL = re.compile(r"(different )?[a-z]*[^as]s( of .*)? ")  # weights, rows of zeros; no bias, no loss
+PLURAL = re.compile(r"(different )?[a-z]*[^as]s( of .*)? ")  # weights, rows of zeros; not bias, not loss
 
 
 class Difference(NamedTuple):
-    """With how many decimals it is seen, and the lines that tell what should be, and what is."""
+    """The number of decimals that shows a difference, and the lines that say what should be and what is."""
 
     digits: int
     lines: tuple[str, ...] = ()
 
 
-HIDDEN = Difference(99)  # both print alike
+HIDDEN = Difference(99)  # both print the same
 CUT_OFF = Difference(0, ("gradients should flow back, but the result is cut off from its inputs",))
 
 
 def difference(results: tuple[str, ...], call: Call, seen: Seen, right: Seen) -> Difference:
-    """Of what was seen on a call; `results` are the names of what is returned, if several."""
+    """The difference between what a call showed and what is right; `results` are names of returned values."""
     if seen.error == WEIGHTS:
         return Difference(0, (seen.message,))
     if seen.error or right.error:
@@ -58,7 +58,7 @@ def _plainest(found: Iterable[Difference]) -> Difference:
 
 
 def _bytes(seen: Seen) -> tuple[str, str]:
-    """How many there should be, and how many there are."""
+    """The lines on the first limit exceeded: bytes allowed, and bytes used."""
     kind, (most, used) = next(iter(seen.memory.items()))
     words = {"saved": "what is kept for the backward pass", "largest": "the largest tensor made"}
     what = words.get(kind, "all that is there at once, forwards or backwards,")
@@ -66,7 +66,7 @@ def _bytes(seen: Seen) -> tuple[str, str]:
 
 
 def _values(names: tuple[str, ...], seen: Any, right: Any) -> Difference:
-    """Of the first of the results that differs."""
+    """The difference of two values; for several results, the plainest of theirs; for a dict, the first."""
     if alike(seen, right):
         return HIDDEN
     if isinstance(right, list) and len(names) > 1:
@@ -79,7 +79,7 @@ def _values(names: tuple[str, ...], seen: Any, right: Any) -> Difference:
         return next((one for one in found if one != HIDDEN), HIDDEN)
     if forms := _forms(seen, right):
         return _two(name, *forms)
-    for digits in range(3 if isinstance(right, float) else 1, MOST_DIGITS + 1):  # 0.125 is no 0.1 by hand
+    for digits in range(3 if isinstance(right, float) else 1, MOST_DIGITS + 1):  # by hand, 0.125 is not 0.1
         should, has = (shortened(x, digits).replace("float('nan')", "nan") for x in (right, seen))
         if should != has and len(should) <= WIDTH:
             return _two(name, should, has, digits + _is_near(seen, right))
@@ -87,7 +87,7 @@ def _values(names: tuple[str, ...], seen: Any, right: Any) -> Difference:
 
 
 def _forms(seen: Any, right: Any) -> tuple[str, str] | None:
-    """What should be and what is, if they differ in shape, in dtype or in kind."""
+    """What should be and what is, if they differ in shape, dtype or kind; None otherwise."""
     if isinstance(seen, Tensor) and isinstance(right, Tensor):
         if seen.shape != right.shape:
             is_short = max(seen.numel(), right.numel()) <= FEW_NUMBERS

@@ -1,7 +1,7 @@
-"""Judges an answer by what it shows: as the right one, as a known change of it, or requirement by requirement.
+"""Judges an answer by what it shows on calls (`Seen`): as right, as a known mistake, or by requirement.
 
-An answer that shows on every call what a changed right answer shows *is* that mistake: it loses what the mistake
-costs and nothing else. Any other answer is held against each requirement by itself.
+An answer that shows on every call what the right answer with a known change shows *is* that mistake: it loses
+what the mistake costs and nothing else. Any other answer is checked against each requirement separately.
 """
 
 import itertools
@@ -17,10 +17,10 @@ from transformer_lessons.checks.words import instead
 
 __all__ = ["Diagnosis", "Verdict", "judge"]
 
-LIKELIEST = 5  # one of a pair is among these
-# Of texts with two mistakes: a number, not a time, so that points depend on no machine. It holds two seconds.
-MOST_WORK, WORK_OF_A_TEXT = 5_600, 20  # and 1 for each parameter to be loaded
-FEWEST_CALLS, SMALLEST_SHARE = 2, 0.75  # on which a mistake must be seen, to say that it looks like it
+LIKELIEST = 5  # one mistake of a pair must be among these
+# Budget for texts with two mistakes: not a time, so that points depend on no machine. About two seconds.
+MOST_WORK, WORK_OF_A_TEXT = 5_600, 20  # plus 1 for each parameter to be loaded
+FEWEST_CALLS, SMALLEST_SHARE = 2, 0.75  # the number and share of calls that a similar mistake must fit
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Verdict:
     """What was found out about an answer.
 
     Attributes:
-        lost: the names of the requirements that are not met.
-        mistakes: the known ones that it makes, the first to be told first.
-        like: a known one that is seen on most calls, if none was recognised.
-        error: what it showed, if it shows nothing but errors.
-        returned: what it returns on every call in place of the tensors that are asked for, in words.
-        more: how many other mistakes it makes, to be told when this one is repaired.
+        lost: the names of the requirements that it loses.
+        mistakes: the known mistakes that it makes, in the order in which they are reported.
+        like: a known mistake that it resembles, if none was recognised.
+        error: what it showed on the first call, if every call ends in an error.
+        returned: what it returns on every call instead of the tensors asked for, in words.
+        more: how many other mistakes it makes, to be reported when this one is repaired.
     """
 
     lost: tuple[str, ...]
@@ -44,14 +44,14 @@ class Verdict:
     more: int = 0
 
     def anchor(self, task: Task) -> str | None:
-        """Where to read about it."""
+        """The book's anchor to read about it; None for a right answer."""
         if self.mistakes:
             return self.mistakes[0].anchor
         return next((r.anchor for r in task.requirements if r.name in self.lost), None)
 
 
 def judge(answer: Answer, seed: int = 0) -> Verdict:
-    """Look at an answer, which finds its naming, and find out what it does wrong."""
+    """Run an answer on all calls of its task, after choosing its naming, and find out what it does wrong."""
     exam = exam_of(answer.task, seed)
     for number, (_, call) in enumerate(exam.calls):
         if call.state is not None:
@@ -61,25 +61,25 @@ def judge(answer: Answer, seed: int = 0) -> Verdict:
 
 
 class Diagnosis:
-    """What is wrong with an answer.
+    """The search for what is wrong with an answer.
 
     Args:
-        exam: of its task.
-        seen: what it showed on each of the calls.
+        exam: the calls of its task.
+        seen: what the answer showed on each of them.
     """
 
     def __init__(self, exam: Exam, seen: list[Seen]):
         self._exam, self._task, self._texts, self._seen = exam, exam.task, exam.task.texts, seen
-        # Where the answer is wrong comes first: there most mistakes show something else, and are soon ruled out.
+        # Calls with wrong results come first: there most mistakes show something else and are soon ruled out.
         self._all = sorted(range(len(seen)), key=lambda n: self._fits_on(exam.task.source, n))
 
     def verdict(self) -> Verdict:
-        """The mistakes that it is, what they are worth, or what it is like."""
+        """The verdict: the mistakes that the answer makes, or else what it misses and which it is like."""
         missed, requirements = self._missed, self._task.requirements
         if not missed:
             return Verdict(())
         lost = tuple(r.name for r in requirements if r.name in missed or r.needs in missed)
-        # What a new object holds does not ask its methods, which may be stubs.
+        # Asking a new object for its state does not run its methods, which may be stubs.
         asked = [n for n in sorted(self._all) if self._call(n).method != "state"]
         if all(self._seen[n].error for n in asked):
             kept = {r.name for r, call in self._exam.calls if call.method == "state"} - missed
@@ -93,7 +93,7 @@ class Diagnosis:
         return Verdict(lost, returned=returned, like=None if returned else self._like(lost[0]))
 
     def _recognised(self, mistakes: tuple[Mistake, ...], lost: tuple[str, ...]) -> Verdict:
-        """What the mistakes cost, which must never be more than without them."""
+        """The verdict on known mistakes; they never cost more than the requirements that are not met."""
         names = [r.name for r in self._task.requirements]
         costs = {name for mistake in mistakes for name in mistake.costs}
         cheaper = min(tuple(n for n in names if n in costs) or lost, lost, key=self._task.points)
@@ -103,28 +103,28 @@ class Diagnosis:
 
     @cached_property
     def _missed(self) -> set[str]:
-        """The requirements that are not met by themselves."""
+        """The names of the requirements that are not met, without regard to known mistakes."""
         calls = enumerate(self._exam.calls)
         return {r.name for n, (r, call) in calls if not meets(call, self._seen[n], self._exam.right(n))}
 
     @cached_property
     def _wrong(self) -> list[int]:
-        """The calls on which a mistake can be seen; an error tells little."""
+        """The calls on which a mistake can be recognised: wrong, but without an error, which tells little."""
         return [n for n in self._all if not self._seen[n].error and not self._fits_on(self._task.source, n)]
 
     def _call(self, number: int) -> Call:
         return self._exam.calls[number][1]
 
     def _fits_on(self, source: str, number: int) -> bool:
-        """Whether the answer shows on a call what a text does."""
+        """Whether the answer shows on a call what a text shows."""
         return same(self._call(number), self._seen[number], self._exam.shows(source, number))
 
     def _fits(self, source: str, numbers: Iterable[int] | None = None) -> bool:
-        """Whether it shows on some calls, or on all, what a text does."""
+        """Whether the answer shows on the given calls, by default on all, what a text shows."""
         return all(self._fits_on(source, n) for n in (self._all if numbers is None else numbers))
 
     def _returned(self, asked: list[int]) -> str:
-        """What comes back on every call in place of what is asked for, if it is always the same."""
+        """What comes back on every call instead of what is asked for; "" unless it is always the same."""
         found = set()
         for number in asked:
             one, right = self._seen[number], self._exam.right(number).outputs
@@ -133,7 +133,7 @@ class Diagnosis:
         return found.pop() if len(found) == 1 else ""
 
     def _cheapest(self, fitting: Iterable[tuple[Mistake, ...]]) -> tuple[Mistake, ...]:
-        """By what they cost; of those that cost the same, the ones that share least. Of none, none."""
+        """The mistakes that cost least; on a tie, those whose costs overlap least; () if there are none."""
 
         def price(some: tuple[Mistake, ...]) -> tuple[float, float]:
             costs = {name for mistake in some for name in mistake.costs}
@@ -142,11 +142,11 @@ class Diagnosis:
         return min(fitting, key=price, default=())
 
     def _one(self) -> tuple[Mistake, ...]:
-        """The mistake that shows the same on every call, as a tuple of one, or none."""
+        """The cheapest mistake that explains every call, in a tuple; () if there is none."""
         return self._cheapest((m,) for m in self._task.mistakes if any(map(self._fits, self._texts[m.name])))
 
     def _several(self) -> tuple[Mistake, ...]:
-        """Of the mistakes in the program to be repaired, the fewest that explain all calls: any that may."""
+        """The smallest set of two or more `Task.broken` mistakes that explains all calls, or all such sets united."""
         made = [mistake for mistake in self._task.mistakes if mistake.name in self._task.broken]
         for count in range(2, len(made) + 1):
             sets = itertools.combinations(made, count)
@@ -155,16 +155,16 @@ class Diagnosis:
         return ()
 
     def _together(self, some: tuple[Mistake, ...]) -> Iterator[str]:
-        """The right answer's text with all of these mistakes, in each of their ways."""
+        """The right answer's text with all of these mistakes, in each combination of their ways."""
         for ways in itertools.product(*(mistake.ways for mistake in some)):
-            # In one order or another: a change may take away the text that the next one looks for.
+            # In any order that works: a change may remove the text that the next one looks for.
             orders = (changed(self._task.source, *order) for order in itertools.permutations(ways))
             source = next(filter(None, orders), None)
             if source and program(source):
                 yield source
 
     def _pair(self) -> tuple[Mistake, ...]:
-        """One of the likeliest mistakes together with any other, or none."""
+        """The cheapest pair, one of the likeliest mistakes and any other, that explains every call; or ()."""
         fitting, tried = [], set()
         parameters = max(len(call.state or ()) for _, call in self._exam.calls)
         for pair, source, order in self._pairs():
@@ -176,7 +176,7 @@ class Diagnosis:
         return self._cheapest(fitting)
 
     def _pairs(self) -> Iterator[tuple[tuple[Mistake, Mistake], str, list[int]]]:
-        """Two mistakes, the text with both, and the calls; in front, one that the first does not explain."""
+        """Pairs, the text with both, and the calls, first one that the first mistake does not explain."""
         made = [(mistake, way) for mistake in self._task.mistakes for way in mistake.ways]
         alone = {way: changed(self._task.source, way) for _, way in made}
         for one, a in [(mistake, way) for mistake in self._likeliest for way in mistake.ways]:
@@ -188,8 +188,8 @@ class Diagnosis:
 
     @cached_property
     def _likeliest(self) -> list[Mistake]:
-        """Those that explain most; then, as two may hide each other, those that cost what is missed."""
-        # One call of each requirement tells: on all of them, in all ways, a layer takes seconds.
+        """The mistakes that explain most; then those that cost what is missed: two may hide each other."""
+        # One call of each requirement is enough: all calls in all ways would take seconds for a layer.
         first = {self._exam.calls[n][0].name: n for n in reversed(self._wrong)}.values()
 
         def rank(mistake: Mistake) -> tuple[int, bool]:
@@ -199,16 +199,16 @@ class Diagnosis:
         return sorted(self._task.mistakes, key=rank)[:LIKELIEST]
 
     def _shows(self, source: str) -> int:
-        """On how many calls a text shows something else than the right one."""
+        """The number of calls on which a text shows something else than the right answer."""
         exam = self._exam
         return sum(not same(self._call(n), exam.shows(source, n), exam.right(n)) for n in self._all)
 
     def _like(self, first: str) -> Mistake | None:
-        """The mistake that is seen on most calls where it shows, or on all of the first lost requirement's."""
+        """A mistake that fits most calls on which it shows, or all of the first lost requirement's calls."""
         texts = {text: m for m in self._likeliest for text in self._texts[m.name]}
         explained = {text: sum(self._fits_on(text, n) for n in self._wrong) for text in texts}
         most = max(explained.values(), default=0)
-        if most >= FEWEST_CALLS:  # few texts need be looked at on all calls
+        if most >= FEWEST_CALLS:  # so that only a few texts are run on all calls
             text = min((text for text in texts if explained[text] == most), key=self._shows)
             if most >= SMALLEST_SHARE * self._shows(text) and first in texts[text].costs:
                 return texts[text]

@@ -10,14 +10,14 @@ __all__ = ["Exam", "exam_of"]
 
 
 class Exam:
-    """The calls of a task for one seed, and what each text shows on them: looked at when needed, once.
+    """The calls of a task for one seed, and what each text shows on them, computed once, when needed.
 
     Args:
-        task: of which it is the exam.
-        seed: of the arguments.
+        task: the task.
+        seed: the seed of the arguments.
 
     Attributes:
-        calls: each with the requirement that it shows.
+        calls: pairs of a requirement and one of its calls.
     """
 
     def __init__(self, task: Task, seed: int):
@@ -27,7 +27,7 @@ class Exam:
         self._shown: dict[tuple[str, int], Seen] = {}
 
     def shows(self, source: str, number: int) -> Seen:
-        """What a text shows on a call."""
+        """What a text shows on the call of this number."""
         if (source, number) not in self._shown:
             if not program(source):
                 raise ValueError(f"{self.task.name}: a change makes no Python of it: {source}")
@@ -35,11 +35,11 @@ class Exam:
         return self._shown[source, number]
 
     def right(self, number: int) -> Seen:
-        """What the right answer shows."""
+        """What the right answer shows on the call of this number."""
         return self.shows(self.task.source, number)
 
 
 @lru_cache(maxsize=128)
 def exam_of(task: Task, seed: int) -> Exam:
-    """Kept, as most checks of a session have seed 0."""
+    """The exam of a task; cached, as most checks of a session use seed 0."""
     return Exam(task, seed)

@@ -1,4 +1,4 @@
-"""Objects that a check hands to a candidate, built from plain values where the candidate lives."""
+"""Objects that a check passes to an answer, built from plain values where the answer runs."""
 
 import ast
 import math
@@ -14,11 +14,11 @@ __all__ = ["BUILDERS", "table"]
 
 
 class Table(nn.Module):
-    """A language model that one can read: what follows a token, or two tokens, with which probability.
+    """A language model that one can read: tables of the probabilities of what follows one token or two.
 
-    Called as a `Transformer` is, ``model(src, tgt)``, or in its parts. A source whose words add up to n gets the
-    n-th of the tables, counted from 0. In training mode, or if the source's padding is seen, all is turned
-    upside down.
+    Called as a `Transformer` is, ``model(src, tgt)``, or in its parts. A source whose tokens add up to n gets
+    the n-th table, counted from 0, modulo their number. In training mode, or if a mask does not hide exactly
+    the source's padding, all logits are negated.
     """
 
     def __init__(self, *tables: dict, **settings: int):
@@ -29,21 +29,21 @@ class Table(nn.Module):
         words += [word for _, before, row in rows for word in (*before, *map(int, row))]
         size = max(7, len(tables), 1 + max(words))
         self.config = TransformerConfig(size, size, **sizes)
-        # Of unlikely tokens, too, one is the least likely: after each token, another.
+        # Unlikely tokens differ, too, so that one is the least likely, a different one after each token.
         unlikely = -30.0 - (torch.arange(size) - 3 * torch.arange(size)[:, None]).remainder(size)
         logits = unlikely.repeat(len(tables), size, 1, 1)
-        for n, before, row in sorted(rows, key=lambda entry: len(entry[1])):  # two tokens say more than one
+        for n, before, row in sorted(rows, key=lambda entry: len(entry[1])):  # two tokens override one
             place = (n, before[0], before[1]) if before[1:] else (n, slice(None), before[0])
             logits[place] = unlikely[before[-1]]
             for after, probability in row.items():
                 logits[(*place, int(after))] = math.log(probability)
-        logits = logits + 2.0 * torch.arange(size)[:, None]  # which changes no probability
+        logits = logits + 2.0 * torch.arange(size)[:, None]  # shifts rows, which changes no probability
         self.register_buffer("logits", logits)
         self.register_buffer("is_training", torch.tensor(False))
 
     def __setattr__(self, name: str, value: object) -> None:
         if name == "training" and "is_training" in self.__dict__.get("_buffers", ()):
-            self.is_training.fill_(value)  # the mode is something that `state_dict` tells
+            self.is_training.fill_(value)  # so that `state_dict` includes the mode
         super().__setattr__(name, value)
 
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
@@ -52,11 +52,11 @@ class Table(nn.Module):
         return self.output(self.decode(tgt, self.encode(src, mask), mask))
 
     def encode(self, src: Tensor, src_mask: Tensor | None = None) -> Tensor:
-        """What a `Transformer` calls memory: here, the source itself, and whether its padding was hidden."""
+        """The memory: here, the source itself, and for each position whether the mask is right about it."""
         return torch.stack([src, self._hidden(src, src_mask)], -1)
 
     def decode(self, tgt: Tensor, memory: Tensor, src_mask: Tensor | None = None) -> Tensor:
-        """The logits, from the last to the first: `output` turns them round."""
+        """The logits, with the vocabulary reversed; `output` reverses it back."""
         src, is_hidden = memory.unbind(-1)
         before = torch.cat([torch.full_like(tgt[:, :1], self.config.pad_id), tgt[:, :-1]], 1)
         number = (src * (src != self.config.pad_id)).sum(1, keepdim=True) % len(self.logits)
@@ -65,18 +65,18 @@ class Table(nn.Module):
         return torch.where(is_right[:, None, None], logits, -logits)
 
     def output(self, hidden: Tensor) -> Tensor:
-        """The logits."""
+        """The logits, in the order of the vocabulary."""
         return hidden.flip(-1)
 
     def _hidden(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
-        """For each position, whether the mask says of it what it should."""
+        """For each position of the source, 1 if the mask hides it exactly if it is padding, else 0."""
         is_real = src != self.config.pad_id
         shown = torch.ones_like(is_real) if src_mask is None else src_mask.expand(len(src), 1, 1, -1)[:, 0, 0]
         return (shown == is_real).long()
 
 
 def _words(before: int | str | tuple) -> tuple[int, ...]:
-    """The tokens that a row of a table is about: 3, "3", (3, 4) or "(3, 4)"."""
+    """The tokens in the key of a table's row: 3, "3", (3, 4) or "(3, 4)"."""
     found = ast.literal_eval(before) if isinstance(before, str) else before
     return found if isinstance(found, tuple) else (found,)
 
@@ -87,12 +87,12 @@ def table(*tables: dict, training: bool = False, **settings: int) -> Table:
 
 
 def config(settings: dict) -> TransformerConfig:
-    """A model's configuration, with two vocabularies of 7 tokens unless it says otherwise."""
+    """A model's configuration, by default with two vocabularies of 7 tokens."""
     return TransformerConfig(**{"source_vocab_size": 7, "target_vocab_size": 7, **settings})
 
 
 def plain(value: object) -> object:
-    """The value itself: for a message that should not print it."""
+    """The value itself, for a value that the message should not print."""
     return value
 
 
@@ -104,7 +104,7 @@ def linear(weight: Tensor, bias: Tensor) -> nn.Module:
 
 
 def embedding(weight: Tensor) -> nn.Module:
-    """An `nn.Embedding` with these rows, which learns."""
+    """An `nn.Embedding` with these rows, which are trainable."""
     return nn.Embedding.from_pretrained(weight.clone(), freeze=False)
 
 

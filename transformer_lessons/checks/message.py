@@ -1,6 +1,6 @@
-"""The message: what was done, the smallest case that shows it, what it looks like, where to read about it.
+"""The message: what was done, the smallest case that shows it, its symptoms, and where to read about it.
 
-It is built of four parts, and written as text for a terminal and as HTML for a notebook.
+It has four parts, and is written as text for a terminal and as HTML for a notebook.
 """
 
 import html
@@ -23,20 +23,20 @@ from transformer_lessons.checks.words import cut, literal, raised
 
 __all__ = ["Message", "place", "write"]
 
-MOST_CASES = 250  # that are tried for a requirement
+MOST_CASES = 250  # the most that are tried for a requirement
 NOT_A_FUNCTION = "NotAFunctionError"
-SAY_ALL = (WEIGHTS, NOT_A_FUNCTION)  # errors of the check's, whose messages need no more words
+SAY_ALL = (WEIGHTS, NOT_A_FUNCTION)  # errors of the check itself, whose messages need no more words
 
 
 @dataclass(frozen=True)
 class Message:
-    """What is told.
+    """The message about an answer.
 
     Attributes:
         head: the first line: what was done, and the points.
         case: lines of Python that show it.
-        outcome: what the last of them should give, and what it gives.
-        notes: sentences below it.
+        outcome: what the last of these lines should give, and what it gives.
+        notes: sentences below the case.
         read: where the book explains it, and its address.
     """
 
@@ -47,7 +47,7 @@ class Message:
     read: tuple[str, str] | None = None
 
     def text(self) -> str:
-        """For a terminal; the case can be pasted into a cell."""
+        """The message for a terminal; the case can be pasted into a cell."""
         lines = [self.head]
         if self.outcome:
             lines += ["", *(f"    {line}" for line in self.case), *(f"    # {line}" for line in self.outcome)]
@@ -56,7 +56,7 @@ class Message:
         return "\n".join([*lines, *(["  Read: " + " → ".join(self.read)] if self.read else [])])
 
     def html(self) -> str:
-        """For a notebook: the numbers that differ are marked."""
+        """The message for a notebook, with the numbers that differ marked."""
         parts = [f"<b>{html.escape(self.head)}</b>"]
         if self.outcome:
             code = [html.escape(line) + "\n" for line in self.case]
@@ -69,7 +69,7 @@ class Message:
 
 
 def _marked(outcome: tuple[str, ...]) -> list[str]:
-    """The lines of what should be and what is, with what differs between them marked."""
+    """The lines of what should be and what is as HTML, with their differences marked."""
     parted = [re.fullmatch(r"(.*?should be |.*?(?:is {8}|are {7}))(.*)", line) for line in outcome]
     numbers = [re.findall(r"[-\w.]+|[^-\w.]+", found[2]) for found in parted if found]
     if len(numbers) != 2 or len(numbers[0]) != len(numbers[1]):
@@ -87,11 +87,11 @@ def _places() -> dict[str, Any]:
 
 
 def place(anchor: str, book: str | None = None) -> tuple[str, str]:
-    """Where the book has an anchor, in words, and its address; ValueError if it has none of that name.
+    """Where an anchor is in the book, in words, and its address; ValueError if there is no such anchor.
 
     Args:
         anchor: its name, without #.
-        book: where the book is; online without it.
+        book: the address of the book, by default online.
     """
     known = _places()["anchors"]
     if anchor not in known:
@@ -101,7 +101,7 @@ def place(anchor: str, book: str | None = None) -> tuple[str, str]:
 
 
 def write(answer: Answer, verdict: Verdict) -> Message:
-    """All that is to be told about an answer."""
+    """The message about an answer and its verdict."""
     task = answer.task
     if not verdict.lost:
         right = defined(task, task.source)
@@ -122,7 +122,7 @@ def write(answer: Answer, verdict: Verdict) -> Message:
 
 
 def _told(verdict: Verdict, lost: list[Requirement]) -> tuple[str, list[str]]:
-    """The first line, and the sentences below the case."""
+    """The first line without the points, and the notes."""
     if verdict.mistakes:
         first, *others = verdict.mistakes
         notes = [first.looks, *(f"Besides, {other.you}." for other in others)]
@@ -137,7 +137,7 @@ def _told(verdict: Verdict, lost: list[Requirement]) -> tuple[str, list[str]]:
 
 
 def smallest(answer: Answer, lost: list[Requirement]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The first small case of a lost requirement whose difference is seen at one decimal, else the plainest."""
+    """The first small case of a lost requirement that differs at one decimal, else the plainest."""
     task, best, shown = answer.task, HIDDEN, None
     reference = defined(task, task.source)
     for requirement in lost:
@@ -148,7 +148,7 @@ def smallest(answer: Answer, lost: list[Requirement]) -> tuple[tuple[str, ...], 
             found = difference(task.results, call, seen, right)
             if found.digits < best.digits:
                 best, shown = found, call
-                if seen.error == WEIGHTS:  # that they do not fit shows where they are looked at
+                if seen.error == WEIGHTS:  # show the weights, to see that they do not fit
                     shown = replace(call, args=(), kwargs={}, earlier=(), setting="", method="state")
             if best.digits <= 1:
                 break
@@ -158,7 +158,7 @@ def smallest(answer: Answer, lost: list[Requirement]) -> tuple[tuple[str, ...], 
 
 
 def pasted(task: Task, call: Call) -> tuple[str, ...]:
-    """A call as lines for a cell."""
+    """A call as lines of Python to paste into a cell."""
     names = [*task.arguments, *(f"x{n}" for n in range(len(call.args) - len(task.arguments)))]
     objects = {
         name: arg

@@ -1,4 +1,4 @@
-"""What a check tells: right or not, which requirements are met, which mistake it is, and a message to read."""
+"""The report of a check: right or not, which requirements are met, which mistake was made, and a message."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,10 +18,10 @@ class Report:
         task: the task's name.
         passed: whether all requirements are met.
         requirement: the name of the first requirement that is not met.
-        misconception: the name of the known mistake that was made, if it is one.
+        misconception: the name of the known mistake that was made; None if none was recognised.
         message: for the learner.
         also: further known mistakes made at the same time.
-        link: the place in the book to read, an anchor.
+        link: the anchor of the place in the book to read.
         requirements: for each requirement, whether it is met.
         worth: for each requirement, its points.
         html: the message for a notebook.
@@ -45,11 +45,11 @@ class Report:
         return self.html or None
 
     def score(self, total: float | None = None, **points: float) -> float:
-        """Points for partial credit: the sum of those whose requirement is met.
+        """Return the points earned: the sum over the requirements that are met.
 
         Args:
-            total: what all requirements together are worth; the task's own points without it.
-            points: by requirement, to count some of them, or in other proportions.
+            total: what all requirements are worth, by default the task's own points; unused with `points`.
+            points: by requirement, to count only some of them, or in other proportions.
 
         Raises:
             ValueError: for a requirement that the task does not have.
@@ -68,9 +68,9 @@ class Report:
 
 @contextmanager
 def scored() -> Iterator[list[tuple[Report, dict[str, float]]]]:
-    """Yields a list that fills with the reports that are scored within, each with the points it was asked for.
+    """Yield a list that collects the reports scored within the block, each with its points by requirement.
 
-    A pitfall: a report that nobody scores is not among them.
+    A pitfall: a report whose `score` is never called is not in the list.
     """
     kept: list = []
     token = _SCORED.set(kept)

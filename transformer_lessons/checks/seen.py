@@ -1,4 +1,4 @@
-"""What one call of an answer showed, when two answers show the same, and when that is what is required."""
+"""What one call of an answer shows, when two answers show the same, and when that is what is required."""
 
 import math
 from dataclasses import dataclass, field
@@ -13,9 +13,9 @@ from transformer_lessons.checks.definitions import Call
 __all__ = ["EDITED", "WEIGHTS", "Seen", "alike", "meets", "same", "same_gradients", "same_value", "varies"]
 
 EDITED = "changed in place"
-WEIGHTS = "WeightsError"  # those of the answer are none of the wanted ones
+WEIGHTS = "WeightsError"  # the answer's weights do not match the wanted ones
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
-# Which function of a library notices is chance; so is a learner's assert.
+# Which of these wrong shapes raise depends on the library function, or on a learner's assert.
 SHAPES = dict.fromkeys(
     ["RuntimeError", "ValueError", "IndexError", "AssertionError", "EinopsError"], "shapes"
 )
@@ -27,12 +27,12 @@ class Seen:
 
     Attributes:
         value: what came back, as `Call.view` sees it.
-        error, message, line: of the exception, if one came instead, and the line of the answer.
-        gradients: by the names of arguments and parameters; empty if nothing can be differentiated.
-        names: those that the answer has for such parameters, where they are others.
+        error, message, line: the exception, if one was raised instead: type, message, and line of the answer.
+        gradients: by names of arguments and parameters; empty if nothing can be differentiated.
+        names: the answer's own names for parameters, by the wanted names.
         edited: the arguments that were changed in place.
-        memory: where bytes are counted, those allowed and those used, if these are more.
-        outputs: what came back, without view.
+        memory: for each limit that was exceeded, the bytes allowed and the bytes used.
+        outputs: what came back, without the view.
     """
 
     value: Any = None
@@ -52,17 +52,17 @@ def same(call: Call, a: Seen, b: Seen) -> bool:
 
 
 def meets(call: Call, seen: Seen, right: Seen) -> bool:
-    """Whether what is seen is what is required. Where a ValueError is, no other error will do.
+    """Whether what is seen is what is required. Where a ValueError is required, no other error will do.
 
-    Gradients of values that are wrong already, which is another requirement's affair, need only arrive, and be
-    more than NaN.
+    If values are wrong already, which other requirements judge, each gradient only needs to arrive: it may
+    not be all zero or all NaN.
     """
     if not call.backward:
         return same_value(seen, right) and (right.error != "ValueError" or seen.error == "ValueError")
     if same_value(seen, right):
         return same_gradients(seen, right)
     wanted = _arriving(right)
-    wanted = wanted & seen.gradients.keys() or wanted  # they may have no biases
+    wanted = wanted & seen.gradients.keys() or wanted  # the answer may have no biases
     return not seen.error and seen.edited == right.edited and _arriving(seen) >= wanted
 
 
@@ -72,21 +72,21 @@ def _arriving(seen: Seen) -> set[str]:
 
 
 def same_value(a: Seen, b: Seen) -> bool:
-    """The same result, or both fail in the same way, whatever the words."""
+    """Whether the results are the same, or both fail in the same way, whatever the messages say."""
     if a.error or b.error:
         return SHAPES.get(a.error, a.error) == SHAPES.get(b.error, b.error)
     return alike(a.value, b.value)
 
 
 def same_gradients(a: Seen, b: Seen) -> bool:
-    """The same gradients, and the same arguments changed; parameters of only one of the two are not compared."""
+    """Whether gradients and edited arguments are the same; parameters that only one has are ignored."""
     both = a.gradients.keys() & b.gradients.keys()
     same = bool(a.gradients) == bool(b.gradients) and a.edited == b.edited
     return same and all(alike(a.gradients[name], b.gradients[name]) for name in both)
 
 
 def alike(a: Any, b: Any) -> bool:
-    """Whether two values are the same to the precision of the coarser; NaN and infinity equal only themselves.
+    """Whether two values are equal to the precision of the coarser; NaN and infinity equal only themselves.
 
     A number may come as a tensor without axes, and a float of another width is as good.
     """
@@ -104,7 +104,7 @@ def alike(a: Any, b: Any) -> bool:
 
 
 def varies(value: Any) -> bool:
-    """Whether it is more than a tensor of nothing but one number, as of an answer that looks at nothing."""
+    """Whether a value is more than tensors of one repeated number, as if the input were ignored."""
     if isinstance(value, list | tuple):
         return any(map(varies, value))
     return not isinstance(value, Tensor) or not value.dim() or value.unique().numel() > 1
@@ -117,7 +117,7 @@ def _is_number(value: Any) -> bool:
 def _is_close(a: float, b: float) -> bool:
     try:
         return math.isclose(a, b, rel_tol=1e-5, abs_tol=1e-7)
-    except OverflowError:  # an integer beyond all floats
+    except OverflowError:  # an integer too large for a float
         return False
 
 
@@ -130,8 +130,8 @@ def _alike_tensors(a: Tensor, b: Tensor) -> bool:
     if not floating:
         return False
     tolerance = max(TOLERANCE.get(a.dtype, 1e-1), TOLERANCE.get(b.dtype, 1e-1))
-    a, b = a.double().numpy(), b.double().numpy()  # whose operations on a few numbers are quicker
+    a, b = a.double().numpy(), b.double().numpy()  # NumPy is faster on a few numbers
     scale = np.abs(b).max(initial=1.0, where=np.isfinite(b))
-    with np.errstate(all="ignore"):  # infinity less infinity
+    with np.errstate(all="ignore"):  # infinity minus infinity
         is_close = np.abs(a - b) <= tolerance * scale
     return bool((is_close | (a == b) | (np.isnan(a) & np.isnan(b))).all())

@@ -1,4 +1,4 @@
-"""For those who gave up: ``lessons solution ps03 4`` prints a right answer, and what makes it one."""
+"""Right answers for learners who gave up: ``lessons solution ps03 4`` prints one, and why it is right."""
 
 import json
 from importlib.resources import files
@@ -9,11 +9,11 @@ __all__ = ["solution"]
 
 
 def solution(assignment: str, number: str) -> str:
-    """The right answers to a task of an assignment, as far as checks know them, and what they are held to.
+    """The right answers to a task of an assignment, where checks know them, and the requirements on them.
 
     Args:
         assignment: the beginning of its name, such as "ps03".
-        number: of the task.
+        number: the number of the task.
 
     Raises:
         ValueError: if there is no such assignment, or no such task that a check knows.
@@ -31,6 +31,6 @@ def solution(assignment: str, number: str) -> str:
 
 
 def held_to(task: checks.Task) -> str:
-    """The requirements, a line each."""
+    """The requirements, one per line."""
     reasons = ";\n- ".join(requirement.text for requirement in task.requirements)
     return f"It is right because\n- {reasons}."

@@ -1,4 +1,4 @@
-"""Small models and implementations, right and wrong ones, that learners' instruments are tried on."""
+"""Small models and implementations, right and wrong, on which the tests that learners write are tried."""
 
 from collections.abc import Callable
 from functools import cache
@@ -17,7 +17,7 @@ class _Mixer(nn.Module):
         super().__init__()
         self.pattern, self.weight = nn.Parameter(pattern), nn.Parameter(weight)
         self.dropout, self.kind = dropout, kind
-        self.part = nn.Dropout(dropout)  # which goes by its own mode
+        self.part = nn.Dropout(dropout)  # has a training mode of its own
 
     def forward(self, x: Tensor) -> Tensor:
         if self.kind == "constant":
@@ -31,7 +31,7 @@ class _Mixer(nn.Module):
         return torch.cat([y, -2 * y, y], dim=-1) if self.kind == "mirrored" else y
 
     def get_extra_state(self) -> Tensor:
-        """What a caller should leave as it was: modes, no gradients, and parameters that can have some."""
+        """What a caller should leave unchanged: modes, the absence of gradients, and `requires_grad`."""
         training = sum(module.training for module in self.modules())
         touched = any(p.grad is not None and bool(p.grad.count_nonzero()) for p in self.parameters())
         return torch.tensor([training, touched, all(p.requires_grad for p in self.parameters())])
@@ -40,16 +40,16 @@ class _Mixer(nn.Module):
 def mixer(
     pattern: Tensor, weight: Tensor, dropout: float = 0.0, training: bool = False, kind: str = "plain"
 ) -> nn.Module:
-    """A model y = tanh(pattern · x · weightᵀ), whose output t depends on input s where pattern[t, s] is not 0.
+    """A model y = tanh(pattern · x · weightᵀ); its output t depends on input s where pattern[t, s] is not 0.
 
     Args:
         pattern: (length, length).
         weight: (d_out, d_in).
-        dropout: of the mixed vectors.
-        training: in which mode it comes.
-        kind: "plain"; "nested", in which a part drops some of the first two inputs as well; "mirrored", which
-            returns y, −2y and y side by side; "deaf", which ignores what it is given; "constant", which gives
-            zeros that nothing depends on, its own weights included.
+        dropout: the dropout rate of the mixed vectors.
+        training: whether it is in training mode.
+        kind: "plain"; "nested", in which a submodule also drops some of the first two inputs; "mirrored",
+            which returns y, −2y and y side by side; "deaf", which ignores its input; "constant", which
+            returns zeros that depend on nothing, not even on its own weights.
     """
     return _Mixer(pattern, weight, dropout, kind).train(training)
 
@@ -59,13 +59,13 @@ def attention(kind: str) -> Callable:
     """An implementation ``attention(query, key, value, mask=None)`` of scaled dot-product attention.
 
     Args:
-        kind: "reference", "fused", "additive", which are right; "crashing", one of `MORE`, or the name of a known
-            mistake.
+        kind: "reference", "fused" or "additive", which are right; "crashing"; a key of `MORE`; or the name of
+            a known mistake.
     """
     implementation = OWN.get(kind) or _changed(kind)
 
     def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None):
-        # One name for all: a test that goes by names would catch whatever is called as the mistakes are.
+        # All have the same name, so that no test can recognise mistakes by their names.
         return implementation(query, key, value, mask)
 
     return attention
@@ -73,7 +73,7 @@ def attention(kind: str) -> Callable:
 
 def _changed(kind: str) -> Callable:
     """The package's own function, with the change that makes the mistake."""
-    from transformer_lessons.checks import definitions, task  # which import this file
+    from transformer_lessons.checks import definitions, task  # here, as they import this file
 
     known = task("scaled_dot_product_attention")
     ways = {mistake.name: mistake.ways[0] for mistake in known.mistakes}
@@ -81,7 +81,7 @@ def _changed(kind: str) -> Callable:
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """The kernel for the output; a second call with one-hot values gives the weights."""
+    """The fused kernel for the output; a second call with one-hot values gives the weights."""
     sees = None if mask is None else mask.any(dim=-1, keepdim=True)
     safe = None if mask is None else mask | ~sees
     one_hot = torch.eye(key.size(-2), dtype=key.dtype, device=key.device).expand(*key.shape[:-1], -1)
@@ -91,14 +91,14 @@ def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
 
 
 def _additive(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """A very low score for what is hidden: a query without any key gets an average."""
+    """A very low score for each hidden key; a query that sees no key gets an average."""
     scores = torch.einsum("...qd,...kd->...qk", query, key) * query.size(-1) ** -0.5
     weights = (scores if mask is None else scores.masked_fill(~mask, -1e9)).softmax(dim=-1)
     return torch.einsum("...qk,...kv->...qv", weights, value), weights
 
 
 def _crashing(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None):
-    # Wrong shapes raise other errors: a test that awaits those alone does not catch this one.
+    # Wrong shapes raise other errors: a test that expects only those does not catch this one.
     raise NameError("name 'sqrt_d_k' is not defined in this implementation")
 
 

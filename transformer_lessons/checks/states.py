@@ -1,7 +1,7 @@
-"""Weights loaded into a module whose parameters have other names: which is which.
+"""Matches the parameters of a module with the wanted weights where their names differ, and loads these.
 
-Where the text of a task leaves names open, ``gamma`` is as good as ``weight``, and one projection for query, key
-and value as good as three. The words in the names tell which is which, or else the shapes.
+Where the text of a task leaves names open, ``gamma`` is as good as ``weight``, and one projection for query,
+key and value as good as three. The words in the names tell which is which, or else the shapes do.
 """
 
 import itertools
@@ -15,16 +15,16 @@ from torch import Tensor
 __all__ = ["Link", "State", "translations"]
 
 State = dict[str, Tensor]
-MOST_ORDERS = 24  # of parameters of the same shape
+MOST_ORDERS = 24  # the most that are tried for parameters of the same shape
 
 
 @dataclass(frozen=True)
 class Link:
-    """Own parameters, one after another, hold the wanted ones: one each, several in one, or one in several.
+    """Own parameters that, joined, hold the wanted ones: one holds one or several, or several hold one.
 
     Attributes:
-        own, wanted: their names.
-        transposed: whether the answer has ``x @ W`` where the package has ``x @ W.T``.
+        own, wanted: the names in the answer, and in the package.
+        transposed: whether the answer computes ``x @ W`` where the package computes ``x @ W.T``.
     """
 
     own: tuple[str, ...]
@@ -32,30 +32,30 @@ class Link:
     transposed: bool = False
 
     def fits(self, own: State, state: State) -> bool:
-        """Whether both have as many rows together, and rows of the same size."""
+        """Whether both have the same number of rows in total, and rows of the same size."""
         rows, parts = [state[name] for name in self.wanted], self._parts(own, state)
         same = all(part.numel() == len(part) * rows[0][:1].numel() for part in parts)
         return same and sum(map(len, parts)) == sum(map(len, rows))
 
     def load(self, own: State, state: State) -> State:
-        """The answer's own parameters, with the wanted numbers."""
+        """The answer's own parameters, filled with the wanted numbers."""
         whole = torch.cat([state[name] for name in self.wanted])
         parts = whole.split([len(part) for part in self._parts(own, state)])
         return {n: self._turned(part).reshape(own[n].shape) for n, part in zip(self.own, parts, strict=True)}
 
     def back(self, own: State, state: State) -> State:
-        """Gradients of the answer's own parameters, as gradients of the wanted ones."""
+        """Gradients of the answer's own parameters, rearranged as gradients of the wanted ones."""
         whole = torch.cat(self._parts(own, state))
         parts = whole.split([len(state[name]) for name in self.wanted])
         return dict(zip(self.wanted, parts, strict=True))
 
     def names(self) -> dict[str, str]:
-        """What the wanted ones are called in the answer."""
+        """For each wanted parameter, its name in the answer."""
         whole = " and ".join(self.own)
         return {name: whole if len(self.wanted) == 1 else f"{whole} ({name})" for name in self.wanted}
 
     def _parts(self, own: State, state: State) -> list[Tensor]:
-        """Its own ones as rows of the wanted ones; axes of one around a vector are left out."""
+        """The own parameters as rows of the wanted ones; axes of size one around a vector are dropped."""
         parts = [self._turned(own[name]) for name in self.own]
         return [part.flatten() for part in parts] if state[self.wanted[0]].dim() == 1 else parts
 
@@ -66,9 +66,9 @@ class Link:
 def translations(
     own: State, wanted: State, roles: dict[str, str], parameters: Iterable[str]
 ) -> Iterator[list[Link]]:
-    """Lists of links, the likeliest first; only one if names and shapes are as wanted: exchanges must show.
+    """Lists of links, likeliest first; only one if names and shapes are as wanted: swapped weights must show.
 
-    Under other names only `parameters` can be what is wanted, none of them twice, and running statistics.
+    Under other names, only `parameters`, each of them once, and running statistics can be what is wanted.
     """
     known = [n for n in wanted if n in own]
     if known and all(own[n].shape == wanted[n].shape for n in known):
@@ -76,11 +76,11 @@ def translations(
         more = _by_words(left, {name: wanted[name] for name in wanted if name not in known}, roles)
         yield [*(Link((n,), (n,)) for n in known), *more]
         return
-    has_buffers = "running_mean" in wanted  # as a norm over the batch has; a count is none of them
+    has_buffers = "running_mean" in wanted  # as in batch norm, but not its step count
     own = {n: t for n, t in own.items() if n in parameters or (has_buffers and t.dim())}
     if links := _by_words(own, wanted, roles):
         turned = [Link(link.own, link.wanted, own[link.own[0]].dim() == 2) for link in links]
-        for way in links, turned:  # which is which is the same for all calls, whatever their sizes
+        for way in links, turned:  # a way has the same number for all calls, whatever their sizes
             yield way if all(link.fits(own, wanted) for link in way) else []
     yield from _by_shapes(own, wanted)
     if links := _in_order(own, wanted):
@@ -88,7 +88,7 @@ def translations(
 
 
 def _in_order(own: State, wanted: State) -> list[Link]:
-    """Links of matrices, and of vectors, as they come: one with as many rows as several wanted ones is these."""
+    """Links of matrices, and of vectors, in order; one with as many rows as several wanted ones is these."""
     found = []
     for dim in (1, 2):
         left = [name for name in wanted if wanted[name].dim() == dim]
@@ -113,7 +113,7 @@ def _by_shapes(own: State, wanted: State) -> Iterator[list[Link]]:
         list(itertools.islice(itertools.permutations(fit, len(names)), MOST_ORDERS)) for names, fit in groups
     ]
     longest = max(map(len, orders), default=0)
-    for number in range(longest):  # biases in the order of their weights
+    for number in range(longest):  # biases are permuted as their weights are
         pairs = [
             pair
             for (names, _), order in zip(groups, orders, strict=True)
@@ -128,7 +128,7 @@ def _words(name: str) -> set[str]:
 
 
 def _by_words(own: State, wanted: State, roles: dict[str, str]) -> list[Link]:
-    """Links by the words in the names; several roles in one name mean a fused parameter."""
+    """Links by the words in the names; a name with several roles is a fused parameter; [] if sizes differ."""
     homes: dict[tuple[str, ...], list[str]] = {}
     for name in own:
         words = _words(name)

@@ -1,4 +1,4 @@
-"""What somebody sees who has made a mistake, in the words that they would search for."""
+"""Symptoms of mistakes, in the words in which a learner would search for them."""
 
 import difflib
 
@@ -22,13 +22,13 @@ SYMPTOMS = {
 
 
 def known(word: str = "") -> dict[str, list[tuple[Task, Mistake]]]:
-    """For each symptom in which a word stands, the mistakes that show it.
+    """For each symptom that contains a word, the mistakes that show it.
 
     Args:
-        word: of the symptom's name or description, in any case; all symptoms without it.
+        word: part of the symptom's name or description, in any case; by default, all symptoms are meant.
 
     Raises:
-        ValueError: if it is in none.
+        ValueError: if no symptom contains it.
     """
     named = [name for name, about in SYMPTOMS.items() if word.lower() in f"{name} {about}".lower()]
     if not named:
@@ -38,14 +38,14 @@ def known(word: str = "") -> dict[str, list[tuple[Task, Mistake]]]:
 
 
 def difference(task: Task, mistake: Mistake) -> str:
-    """The patch that mends the mistake, made in its first way: its lines, then the right answer's."""
+    """The patch that repairs a mistake, in the first way to write it: its lines, then the right answer's."""
     before, after = (text.splitlines() for text in (changed(task.source, mistake.ways[0]), task.source))
     lines = difflib.unified_diff(before, after, lineterm="", n=0)
     return "\n".join(line for line in lines if not line.startswith(("---", "+++", "@@")))
 
 
 def told(word: str) -> str:
-    """The mistakes of a symptom in words, for a terminal."""
+    """The mistakes of each symptom that contains a word, in lines for a terminal."""
     lines = []
     for name, entries in known(word).items():
         lines += [f"{name}: {SYMPTOMS[name]}"]

@@ -1,4 +1,4 @@
-"""Values, results and errors as a message writes them."""
+"""Values, results and errors in the form in which a message shows them."""
 
 import math
 from typing import Any
@@ -16,7 +16,7 @@ FEW_NUMBERS, WIDTH = 9, 110
 
 
 def literal(value: Any) -> str:
-    """A value in Python."""
+    """A value as a Python expression."""
     if isinstance(value, Given):
         return value.shown
     if isinstance(value, list | tuple):
@@ -39,7 +39,7 @@ def literal(value: Any) -> str:
 
 
 def _exact(value: Tensor) -> str:
-    """Its numbers with as few digits as make the same tensor."""
+    """The numbers of a tensor, with as few digits as make the same tensor."""
     if value.dim():
         return f"[{', '.join(map(_exact, value))}]"
     number = value.item()
@@ -52,7 +52,7 @@ def _exact(value: Tensor) -> str:
 
 
 def shortened(value: Any, digits: int) -> str:
-    """Nested lists of numbers with so many decimals at most: 0.25 with one is 0.2, and 2 is 2."""
+    """A value, its floats with at most `digits` decimals: 0.25 with one decimal is 0.2, and 2 is 2."""
     if isinstance(value, Tensor):
         value = value.tolist()
     if isinstance(value, list):
@@ -66,13 +66,13 @@ def shortened(value: Any, digits: int) -> str:
 
 
 def cut(text: str) -> str:
-    """At most `WIDTH` characters, ending with a whole word or number."""
+    """At most `WIDTH` characters of a text, ending with a whole word or number."""
     start = text[: WIDTH - 2]
     return text if len(text) <= WIDTH else (start.rpartition(" ")[0] or start) + " …"
 
 
 def raised(seen: Seen) -> str:
-    """An error: its type, the first line of its message, and where it was raised, as far as there are any."""
+    """An error: its type, the first line of its message, and where it was raised, as far as known."""
     message = "".join(f": {cut(line)}" for line in seen.message.strip().splitlines()[:1])
     return f"raises {seen.error}{message}" + (f", at “{seen.line}”" if seen.line else "")
 
@@ -91,7 +91,7 @@ def described(value: Any) -> str:
 
 
 def instead(outputs: Any, right: Any) -> str:
-    """What came back in place of a tensor, or of several; nothing if that is what it is."""
+    """What came back instead of the tensor or tensors asked for; "" if it is what was asked for."""
     if outputs is None:
         return "None: is there a return at the end?"
     if is_opaque(outputs):

@@ -1,1 +1,1 @@
-"""The way to a learner's code: the one door to it, and what stands behind that in this process."""
+"""The way to a learner's code: the one interface to it, and its implementation for this process."""

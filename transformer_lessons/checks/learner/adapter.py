@@ -1,8 +1,8 @@
-"""The one door between a check and a learner's code.
+"""The only interface between a check and a learner's code.
 
-A check never touches a learner's object. It asks an adapter, in few and full calls, and gets a `Reply` of plain
-values: tensors, numbers, booleans, None, strings, and lists and string-keyed dicts of them. So the same check
-runs on a function in the same notebook (`local.Local`) and on one in another process.
+A check never touches a learner's object. It sends an adapter a few comprehensive requests, and gets for each
+a `Reply` of plain values: tensors, numbers, booleans, None, strings, lists, and string-keyed dicts of them.
+So the same check runs on a function in the same notebook (`local.Local`) and on one in another process.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ __all__ = ["Adapter", "Reply", "is_handle", "is_opaque", "items", "leaves"]
 
 @dataclass(frozen=True)
 class Reply:
-    """What one request showed, in plain values only.
+    """The reply to one request, in plain values only.
 
     Attributes:
         value: what was returned; tuples arrive as lists, anything unsendable as ``{"opaque": description}``.
@@ -24,10 +24,10 @@ class Reply:
         error: None, or ``{"type", "message", "line"}`` of the exception (`line`: of the learner's source).
         attached: for each tensor returned, whether a gradient can flow back from it.
         gradients: for each floating-point argument (see `leaves`), its gradient; None if none arrives.
-        parameters: likewise for each parameter of a module, by all of its names.
-        mutated: the arguments that were changed in place.
-        memory: where it was asked for, bytes: "saved" for the way back, of the "largest" tensor made (and its
-            "shape"), and "peak", the most held at once, with the way back if gradients were asked for.
+        parameters: likewise for each parameter of a module, under each of its names.
+        mutated: the paths of the arguments that were changed in place.
+        memory: if asked for, bytes: "saved" for the backward pass, of the "largest" tensor made (and its
+            "shape"), and "peak", the most held at once, including the backward pass if there is one.
     """
 
     value: Any = None
@@ -42,11 +42,11 @@ class Reply:
 
 @runtime_checkable
 class Adapter(Protocol):
-    """What a check may ask of a learner's code, wherever it lives.
+    """What a check may ask of a learner's code, wherever it runs.
 
-    A `target` is a name the learner defined, or a handle returned by `build`, either followed by ``.method``.
-    An argument ``{"handle": HANDLE}`` stands for the object. `build` also makes what `given.BUILDERS` lists,
-    as ``given.KIND``. Errors of the learner's code are never raised: they are in the reply.
+    A `target` is a name that the learner defined, or a handle returned by `build`, optionally followed by
+    ``.method``. An argument ``{"handle": HANDLE}`` stands for that object. `build` also makes what is in
+    `given.BUILDERS`, as ``given.KIND``. Errors of the learner's code are never raised: they are in the reply.
     """
 
     def build(self, target: str, args: list, kwargs: dict) -> Reply:
@@ -62,25 +62,25 @@ class Adapter(Protocol):
     ) -> Reply:
         """Call and go backwards in one request: gradients of the sum of outputs times cotangents.
 
-        Without these, times numbers of which none is like another.
+        Without cotangents, each output is multiplied by numbers that all differ.
         """
         ...
 
     def load_state(self, handle: str, state: dict[str, Tensor]) -> Reply:
-        """Load weights into a module; those that are not named stay."""
+        """Load weights into a module; weights that are not named stay."""
         ...
 
     def state(self, handle: str) -> Reply:
-        """The weights and buffers of a module, by name; as `parameters` the names of weights, one for each."""
+        """The weights and buffers of a module, by name; `parameters` has each weight's name once."""
         ...
 
     def train(self, handle: str, mode: bool = True) -> Reply:
-        """Put a module into training mode, or with False into evaluation mode."""
+        """Put a module into training mode or, if `mode` is False, into evaluation mode."""
         ...
 
 
 def leaves(value: Any, path: str = "") -> dict[str, Tensor]:
-    """The tensors within lists and dicts, by path: the first argument is "0", a keyword "mask", nested "0.1"."""
+    """The tensors in lists and dicts, by path: the first argument is "0", a keyword "mask", nested "0.1"."""
     if isinstance(value, Tensor):
         return {path: value}
     found = {}
@@ -90,17 +90,17 @@ def leaves(value: Any, path: str = "") -> dict[str, Tensor]:
 
 
 def is_handle(value: Any) -> bool:
-    """Whether this stands for an object that was built."""
+    """Whether a value stands for an object that was built."""
     return isinstance(value, dict) and value.keys() == {"handle"}
 
 
 def is_opaque(value: Any) -> bool:
-    """Whether something unsendable stood here."""
+    """Whether a value stands for something that cannot be sent."""
     return isinstance(value, dict) and value.keys() == {"opaque"}
 
 
 def items(value: Any) -> Iterator[tuple[str, Any]]:
-    """What a list or dict holds, by index or key in words; nothing for any other value."""
+    """The items of a list or dict, by index or key as a string; nothing for any other value."""
     if isinstance(value, list | tuple):
         yield from ((str(index), item) for index, item in enumerate(value))
     elif isinstance(value, dict):

@@ -22,19 +22,19 @@ from transformer_lessons.checks.learner.transfer import copied, edits, kind, map
 __all__ = ["Local"]
 
 PACKAGE = str(Path(transformer_lessons.__file__).parent)
-LIBRARIES = {"site-packages", "dist-packages"}  # as Debian calls them, and Colab
-TEXT = 400  # how much of an error message is passed on
+LIBRARIES = {"site-packages", "dist-packages"}  # the latter on Debian and Colab
+TEXT = 400  # the most characters of an error message that are passed on
 
 
 class _NotAFunctionError(Exception):
-    """The learner's name stands for something that cannot be called, or for an object in place of its class."""
+    """The error if a learner's name is something not callable, or an object instead of its class."""
 
 
 class Local:
     """The adapter for code in this process, as in a notebook.
 
-    Arguments are copied in and results copied out, random numbers and gradient mode are put back as they were,
-    and what the code prints or warns about is dropped.
+    Arguments are copied in and results copied out, random state and gradient mode are restored, and what the
+    code prints or warns about is dropped.
 
     Args:
         names: what the learner defined, by name.
@@ -59,20 +59,20 @@ class Local:
         return self._guard(make)
 
     def call(self, target: str, args: list, kwargs: dict, *, meter: bool = False) -> Reply:
-        """Call, with copies of the arguments."""
+        """Call with copies of the arguments."""
         return self._ask(target, (args, kwargs), (copied(args), copied(kwargs)), None, meter)
 
     def vjp(
         self, target: str, args: list, kwargs: dict, cotangents: list | None = None, *, meter: bool = False
     ) -> Reply:
-        """Call and go backwards."""
+        """Call and run the backward pass."""
         roots: dict[str, Tensor] = {}
 
         def tracked(path: str, tensor: Tensor) -> Tensor:
             if not tensor.is_floating_point():
                 return tensor.clone()
             roots[path] = tensor.clone().requires_grad_()
-            return roots[path].clone()  # not the leaf itself, which nobody may edit in place
+            return roots[path].clone()  # not the leaf itself, which must not be edited in place
 
         def backward(result: Any, parameters: dict[str, Tensor]) -> dict[str, Any]:
             both = {("gradients", path): root for path, root in roots.items()}
@@ -93,7 +93,7 @@ class Local:
         backward: Callable[[Any, dict], dict] | None,
         meter: bool,
     ) -> Reply:
-        """Call with what is given, which was made of what was there before, and go backwards if asked to."""
+        """Call with `given`, made from `before`, run `backward` if there is one, and see what was edited."""
         seen: dict[str, Any] = {}
 
         def action() -> Any:
@@ -113,11 +113,11 @@ class Local:
         return replace(reply, mutated=edited, **seen)
 
     def load_state(self, handle: str, state: dict[str, Tensor]) -> Reply:
-        """Load weights into a module; a second name of one, as tied layers have it, gets it too, others stay."""
+        """Load weights into a module; other names of tied weights get them, too; the rest stays."""
         return self._guard(lambda: _load(self.find(handle), copied(state)))
 
     def state(self, handle: str) -> Reply:
-        """The weights and buffers of a module, by name; as `parameters` the names of weights, one for each."""
+        """The weights and buffers of a module, by name; `parameters` has each weight's name once."""
         names: list[str] = []
 
         def action() -> dict[str, Tensor]:
@@ -133,11 +133,11 @@ class Local:
         return self._guard(lambda: self.find(handle).train(mode) and None)
 
     def _objects(self, args: list) -> list:
-        """The arguments, with the objects that handles stand for."""
+        """The arguments, with handles replaced by their objects."""
         return [self._names[arg["handle"]] if is_handle(arg) else arg for arg in args]
 
     def find(self, target: str) -> Any:
-        """What a target stands for.
+        """Return the object that a target names.
 
         Raises:
             NameError: if the learner has not defined it.
@@ -158,9 +158,9 @@ class Local:
         return found
 
     def _guard(self, action: Callable[[], Any]) -> Reply:
-        """Runs the learner's code so that nothing of it escapes: no exception, print, seed or gradient mode."""
+        """Run the learner's code so that nothing escapes: no exception, output, seed or gradient mode."""
         with _quiet():
-            torch.default_generator.manual_seed(0x5EED_0000)  # not one that anybody sets by hand
+            torch.default_generator.manual_seed(0x5EED_0000)  # a seed that nobody sets by hand
             try:
                 result = action()
                 return Reply(value=outgoing(result), kind=kind(result))
@@ -169,7 +169,7 @@ class Local:
 
 
 def _gradients(result: Any, cotangents: list | None, roots: dict) -> dict[Any, Tensor | None]:
-    """Of the sum of results times cotangents; where one is missing or of another shape, times cosines."""
+    """Gradients of the sum of results times cotangents; if one is missing or misshapen, times cosines."""
     outputs = leaves(result).values()
     cotangents = [None] * len(outputs) if cotangents is None else cotangents
     terms = [
@@ -180,9 +180,9 @@ def _gradients(result: Any, cotangents: list | None, roots: dict) -> dict[Any, T
     trainable = {name: root for name, root in roots.items() if root.requires_grad}
     if not terms or not trainable:
         return dict.fromkeys(roots)
-    # Of one number: passing torch the cotangents instead makes it import sympy, which takes seconds.
+    # Of a scalar: if given the cotangents instead, torch imports sympy, which takes seconds.
     found = torch.autograd.grad(sum(terms), list(trainable.values()), allow_unused=True)
-    # An embedding's may be sparse, if asked for: a gradient as good as any.
+    # An embedding's gradient may be sparse on request, which is as good.
     dense = (one if one is None or one.layout is torch.strided else one.to_dense() for one in found)
     return {**dict.fromkeys(roots), **dict(zip(trainable, dense, strict=True))}
 
@@ -202,7 +202,7 @@ def _load(module: nn.Module, state: dict[str, Tensor]) -> None:
 
 
 def _parameters(found: Any) -> dict[str, Tensor]:
-    """Of a module, or of the one whose method this is."""
+    """The parameters of a module, or of the module whose method this is; {} for anything else."""
     owner = getattr(found, "__self__", found)
     is_module = isinstance(owner, nn.Module)
     return dict(owner.named_parameters(remove_duplicate=False)) if is_module else {}
@@ -213,13 +213,13 @@ def _described(error: BaseException) -> dict[str, str]:
         message = str(error)
     except Exception:
         message = "(no readable message)"
-    # A refusal is one by whatever class of its own it is raised.
+    # Subclasses of ValueError are as good as ValueError itself.
     type_ = "ValueError" if isinstance(error, ValueError) else type(error).__name__.removeprefix("_")
     return {"type": type_, "message": message[:TEXT], "line": _line(error)}
 
 
 def _line(error: BaseException) -> str:
-    """The line of the learner's code where it happened, not the one deep inside torch or this package."""
+    """The line of the learner's code where the error arose, not one deep inside torch or this package."""
     places = [(frame.f_code.co_filename, number) for frame, number in traceback.walk_tb(error.__traceback__)]
     theirs = [place for place in places if not place[0].startswith(PACKAGE)]
     own = [place for place in theirs if LIBRARIES.isdisjoint(Path(place[0]).parts)]
@@ -230,7 +230,7 @@ def _line(error: BaseException) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Nothing is printed, and what the code sets is put back; new tensors are float32, as exercises say."""
+    """Drop all output, and restore what the code sets; new tensors are float32, as the exercises say."""
     dtype, numbers = torch.get_default_dtype(), torch.get_rng_state()
     torch.set_default_dtype(torch.float32)
     try:

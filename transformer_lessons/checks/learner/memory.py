@@ -16,10 +16,10 @@ __all__ = ["Meter"]
 
 
 class Meter(TorchDispatchMode):
-    """Sees every operation within its `with` block, forwards and backwards, and counts what it makes.
+    """Sees every operation within its `with` block, forwards and backwards, and counts the memory made.
 
-    Only what is made in the block counts, not what was handed in, and views of either count for nothing. A piece
-    of memory that several tensors share is counted once.
+    Only memory made in the block counts, not what was passed in; views of either count for nothing. Memory
+    that several tensors share is counted once.
     """
 
     def __init__(self):
@@ -30,22 +30,22 @@ class Meter(TorchDispatchMode):
 
     @property
     def memory(self) -> dict[str, Any]:
-        """In bytes: the "largest" tensor, and its "shape"; "peak", the most held at once; "saved"."""
+        """In bytes: the "largest" tensor, with its "shape"; "peak", the most held at once; "saved"."""
         return {"largest": self._largest, "shape": self._shape, "peak": self._peak, "saved": self._saved}
 
     def returned(self, result: Any) -> None:
-        """The call is over: what is still held, besides what it returned, is "saved" for the way back.
+        """Note that the call is over: what is still held, apart from its result, is "saved" for the way back.
 
-        It does not matter who holds it: autograd, a context of an own function, or a closure.
+        It does not matter what holds it: autograd, the context of a custom function, or a closure.
         """
         if self._alive:
-            gc.collect(1)  # a cycle that nobody holds is no memory kept
+            gc.collect(1)  # unreachable cycles are not memory that is kept
         mine = {storage._cdata for _, storage in _storages(result)}
         self._saved = sum(size for key, (_, size) in self._alive.items() if key not in mine)
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """No: to skip it, torch imports it, which takes a second. Nothing is compiled in here."""
+        """Return False: to skip dynamo, torch imports it, which takes a second. Nothing is compiled here."""
         return False
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
@@ -70,12 +70,12 @@ class Meter(TorchDispatchMode):
 
 @cache
 def _makes(operation: Any) -> bool:
-    """Whether its results are new memory, not views of its arguments, nor these changed in place."""
+    """Whether the results are new memory, neither views of the arguments nor these changed in place."""
     if operation is torch.ops.aten._unsafe_view.default:  # a view, whatever its schema says
         return False
     return not any(returned.alias_info for returned in operation._schema.returns)
 
 
 def _storages(value: Any) -> Iterator[tuple[Tensor, torch.UntypedStorage]]:
-    """The tensors in it that have a storage, each with that."""
+    """The tensors in a value that have a storage, each with its storage."""
     return ((x, x.untyped_storage()) for x in leaves(value).values() if x.layout is torch.strided)

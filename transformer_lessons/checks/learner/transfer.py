@@ -1,4 +1,4 @@
-"""What crosses between a check and a learner's code: copies on the way in, plain values on the way out."""
+"""What passes between a check and a learner's code: copies on the way in, plain values on the way out."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,12 +11,12 @@ from transformer_lessons.checks.learner.adapter import items
 
 __all__ = ["copied", "edits", "kind", "mapped", "outgoing", "unlike_others"]
 
-MOST_BITS = 1023  # of an integer; Python refuses to print those of some 14,000
+MOST_BITS = 1023  # of an integer; Python refuses to print one of some 14,000 bits
 DEPTH = 16  # how deep lists and dicts may nest before the rest is only described
 
 
 def mapped(value: Any, change: Callable[[str, Tensor], Tensor], path: str) -> Any:
-    """The same lists and dicts with other tensors in them; `change` is told the path of each."""
+    """The same lists and dicts with each tensor replaced by what `change` makes of its path and itself."""
     if isinstance(value, Tensor):
         return change(path, value)
     within = {name: mapped(item, change, f"{path}.{name}" if path else name) for name, item in items(value)}
@@ -26,12 +26,12 @@ def mapped(value: Any, change: Callable[[str, Tensor], Tensor], path: str) -> An
 
 
 def copied(value: Any) -> Any:
-    """The same with copies of all tensors."""
+    """The same lists and dicts with copies of all tensors."""
     return mapped(value, lambda _, tensor: tensor.clone(), "")
 
 
 def outgoing(value: Any, depth: int = 0) -> Any:
-    """What is sent of a result: plain values, and a description of anything else."""
+    """What is sent for a result: plain values, and a description of anything else."""
     if isinstance(value, Tensor):
         if described := unlike_others(value):
             return {"opaque": described}
@@ -40,7 +40,7 @@ def outgoing(value: Any, depth: int = 0) -> Any:
         return {"opaque": "an int beyond all floats"}
     if value is None or type(value) in (bool, int, float, str):
         return value
-    if depth < DEPTH and isinstance(value, np.generic):  # one number or truth value of numpy's
+    if depth < DEPTH and isinstance(value, np.generic):  # a NumPy scalar
         return outgoing(value.item(), depth + 1)
     if depth < DEPTH and isinstance(value, list | tuple):
         return [outgoing(item, depth + 1) for item in value]
@@ -62,7 +62,7 @@ def kind(value: Any) -> str:
 
 
 def unlike_others(tensor: Tensor) -> str | None:
-    """Of a tensor that has no numbers, keeps them otherwise in memory, or has few operations: what it is."""
+    """A description of a tensor without numbers, of another layout, or with few operations; else None."""
     layout = "" if tensor.layout is torch.strided else f"{_short(tensor.layout)} "
     sort = "nested " if tensor.is_nested else "quantized " if tensor.is_quantized else layout
     if not sort and not tensor.is_meta:
@@ -76,14 +76,14 @@ def _short(name: torch.dtype | torch.layout) -> str:
 
 
 def edits(before: Any, after: Any, path: str = "") -> list[str]:
-    """The paths of what is no longer what it was."""
+    """The paths of the values that have changed."""
     if isinstance(before, Tensor):
         return [] if isinstance(after, Tensor) and _same(before, after) else [path]
     if type(before) in (bool, int, float, str):
         is_same = type(after) is type(before) and (before == after or before != before)
         return [] if is_same else [path]
     inner, now = dict(items(before)), dict(items(after))
-    if inner.keys() != now.keys():  # a list that grew, say
+    if inner.keys() != now.keys():  # for example, a list that grew
         return [path]
     return [
         edit

@@ -1,1 +1,1 @@
-"""Learners' parts in a whole translator: read aloud in the trained one, or assembled and trained anew."""
+"""Learners' parts in a whole translator: tried in the trained one, or assembled and trained from scratch."""

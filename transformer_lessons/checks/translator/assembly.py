@@ -1,6 +1,6 @@
-"""A Transformer of own parts, out of solved assignments: ``lessons my-transformer ps0*.ipynb``.
+"""Builds a Transformer of own parts from solved assignments: ``lessons my-transformer ps0*.ipynb``.
 
-The notebooks' code runs here, with all that you may do: it is for notebooks of your own.
+The notebooks' code runs here with all your permissions: use it for your own notebooks only.
 """
 
 import sys
@@ -38,7 +38,7 @@ PRINTED = (1, 10, 50, 100, 150)  # steps
 
 @contextmanager
 def assembled(own: Mapping[str, Part], config: TransformerConfig) -> Iterator[Transformer]:
-    """A new model of these parts, the package's where there is none. It starts as the package's would."""
+    """Yield a new model of these parts, otherwise the package's; it starts with the package's weights."""
     torch.manual_seed(SETTINGS.seed)
     model = Transformer(config)
     inner = whole(own[WHOLE].own(config), model) if WHOLE in own else model
@@ -52,7 +52,7 @@ def assembled(own: Mapping[str, Part], config: TransformerConfig) -> Iterator[Tr
 
 
 def whole(theirs: nn.Module, model: Transformer) -> Own:
-    """A learner's model, which computes in the place of the package's."""
+    """A learner's model; `model.forward` calls it from now on."""
     own = Own(theirs, model, checks.task(WHOLE).roles)
     own.config = model.config
     model.forward = lambda src, tgt_in: own.train(model.training)(src, tgt_in)
@@ -60,7 +60,7 @@ def whole(theirs: nn.Module, model: Transformer) -> Own:
 
 
 def inject(own: Mapping[str, Part], names: dict[str, Any]) -> None:
-    """Where a notebook uses a function of the package's that an earlier one has built: that."""
+    """Where a notebook uses a function of the package that another one has built, replace it by that one."""
     for task, (place, name, stand_in) in own_parts.FUNCTIONS.items():
         public = checks.task(task).public
         if task in own and names.get(public) is getattr(place, name):
@@ -68,7 +68,7 @@ def inject(own: Mapping[str, Part], names: dict[str, Any]) -> None:
 
 
 def train(model: Transformer, pairs: Sequence[Pair], title: str) -> list[float]:
-    """Each step's loss."""
+    """Train a model and return the loss of each step."""
     endless = Batches(pairs, SETTINGS.batch_size, seed=SETTINGS.seed)
     batches = [endless[step] for step in range(SETTINGS.steps)]
     progress = partial(tqdm, desc=title, file=sys.stderr)
@@ -78,7 +78,7 @@ def train(model: Transformer, pairs: Sequence[Pair], title: str) -> list[float]:
 def from_notebooks(
     paths: Sequence[str | Path], *, fill: bool = False, output: str | Path = "runs/mine"
 ) -> None:
-    """`checks.my_transformer`."""
+    """Build, train, compare and save the model; see `checks.my_transformer`."""
     if not paths:
         raise ValueError("paths: expected notebooks, got none")
     found = {part.task: part for path in paths for part in found_in(Path(path))}
@@ -112,7 +112,7 @@ def from_notebooks(
 
 
 def whose(part: Part | None, fill: bool) -> str:
-    """In words."""
+    """Whose part is used, in words."""
     if part is None:
         return "the package's"
     if not part.problem:
@@ -121,7 +121,7 @@ def whose(part: Part | None, fill: bool) -> str:
 
 
 def compare(ours: Sequence[float], theirs: Sequence[float]) -> None:
-    """Two runs from the same start, on the same batches: with right parts they are one, but for rounding."""
+    """Print the losses of two runs with the same start and batches; right parts agree up to rounding."""
     print(f"\n{'step':>6} {'your loss':>12} {'the package’s':>16}")
     for step in PRINTED:
         if step <= len(ours):

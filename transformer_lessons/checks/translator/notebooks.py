@@ -1,4 +1,4 @@
-"""Answers out of solved notebooks, each checked. The notebooks' code runs here, with all that you may do."""
+"""Answers from solved notebooks, each checked. The notebooks' code runs here with all your permissions."""
 
 import ast
 import io
@@ -24,7 +24,7 @@ DEFINITIONS = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell without its outputs; fields are called as in the file."""
+    """A cell without its outputs; the fields are named as in the file."""
 
     cell_type: str
     metadata: dict[str, Any]
@@ -32,11 +32,11 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The grade id."""
+        """The nbgrader grade id."""
         return self.metadata.get("nbgrader", {}).get("grade_id", "")
 
     def definitions(self) -> ast.Module:
-        """Of an answer, all of it; of a cell of the learner's own, its functions; of a check, nothing."""
+        """All code of an answer; only definitions of a cell of imports or of the learner's own; else none."""
         about = self.metadata.get("nbgrader")
         if about and not self.name.endswith("-imports"):
             is_answer = about.get("solution", False) and not self.name.endswith("-run")
@@ -46,20 +46,20 @@ class Cell:
 
 
 class Part(NamedTuple):
-    """What a notebook has for one task."""
+    """A notebook's answer to one task."""
 
     task: str
-    own: Any  # None, if it is not there
+    own: Any  # None if it is missing
     notebook: str
     names: dict[str, Any]  # all that the notebook defines
-    problem: str = ""  # of the check's message the first line; nothing, if it is right
+    problem: str = ""  # the first line of the check's message; "" if it is right
 
 
 def found_in(path: Path) -> Iterator[Part]:
-    """A notebook's answers to tasks that a Transformer has parts for, checked.
+    """Yield a notebook's answers to the tasks that a Transformer has parts for, each checked.
 
     Raises:
-        ValueError: for a file that is not there or no notebook.
+        ValueError: for a file that does not exist or is not a notebook.
     """
     code = [cell for cell in cells_of(path) if cell.cell_type == "code"]
     names: dict[str, Any] = {"__name__": path.stem}
@@ -70,7 +70,7 @@ def found_in(path: Path) -> Iterator[Part]:
                 exec(compile(cell.definitions(), f"{path.name}, {cell.name}", "exec"), names)
         except (Exception, SystemExit) as error:
             errors += f" ({cell.name}: {type(error).__name__}: {error})"
-    # The first to be checked is the learner's own; a later one repairs somebody else's.
+    # The first check of a task is of the learner's own code; a later one, of somebody else's repaired.
     checked = reversed(CHECK.findall("\n".join(cell.source for cell in code)))
     for task, name in dict(checked).items():
         if task in PARTS:
@@ -79,16 +79,16 @@ def found_in(path: Path) -> Iterator[Part]:
 
 
 def _problem(task: str, own: Any) -> str:
-    """The first line of what its check says, or nothing."""
+    """The first line of what the check says; "" if the answer is right."""
     report = checks.check(task, own)
     return "" if report.passed else report.message.splitlines()[0]
 
 
 def cells_of(path: Path) -> list[Cell]:
-    """A notebook's cells.
+    """The cells of a notebook.
 
     Raises:
-        ValueError: for a file that is not there or no notebook.
+        ValueError: for a file that does not exist or is not a notebook.
     """
     try:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]

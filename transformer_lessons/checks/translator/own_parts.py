@@ -1,7 +1,7 @@
-"""A learner's part in the place of the package's, in a model: through the canon's seams.
+"""Puts a learner's part in place of the package's in a model, where the package's code (the canon) allows it.
 
-A class computes with the package's parameters, under their names: a trained model's weights fit it, and a model
-of own parts is saved like any other. A function stands where the canon's stood, for as long as it is wanted.
+A class computes with the package's parameters, under their names: a trained model's weights fit it, and a
+model of own parts is saved like any other. A function replaces the canon's only for as long as it is needed.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,12 +35,12 @@ class Own(nn.Module):
     """A learner's module, called with the parameters of the package's module that it replaces.
 
     Args:
-        theirs: the learner's; its own parameters are never used.
-        replaced: the package's.
-        roles: the words that a learner may have for its parameters (`Task.roles`).
+        theirs: the learner's module; its own parameters are never used.
+        replaced: the package's module.
+        roles: the words that a learner may use for its parameters (`Task.roles`).
 
     Raises:
-        ValueError: if it can't be told which of the learner's parameters are which.
+        ValueError: if the learner's parameters cannot be matched with the package's.
     """
 
     def __init__(self, theirs: nn.Module, replaced: nn.Module, roles: dict[str, str]):
@@ -49,7 +49,7 @@ class Own(nn.Module):
             self.add_module(name, child)
         for name, parameter in replaced.named_parameters(recurse=False):
             self.register_parameter(name, parameter)
-        self.theirs = [theirs]  # in a list, it is no part of the model
+        self.theirs = [theirs]  # in a list, so that it is not a submodule
         own, wanted = theirs.state_dict(), self.state_dict()
         parameters = [name for name, _ in theirs.named_parameters()]
         self.links = next(translations(own, wanted, roles, parameters), [])
@@ -58,22 +58,22 @@ class Own(nn.Module):
         self.train(replaced.training)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the learner's code says."""
+        """The output of the learner's module with the package's parameters."""
         [theirs], wanted = self.theirs, self.state_dict(keep_vars=True)
         own = theirs.state_dict(keep_vars=True)
         state = {name: x for link in self.links for name, x in link.load(own, wanted).items()}
         loaded = {id(own[name]): x for name, x in state.items()}
-        also = {name: loaded[id(x)] for name, x in own.items() if id(x) in loaded}  # second names
+        also = {name: loaded[id(x)] for name, x in own.items() if id(x) in loaded}  # tied names
         return functional_call(theirs, also | state, args, kwargs, tie_weights=False)
 
     def train(self, mode: bool = True) -> "Own":
-        """Both train, or neither does."""
+        """Switch the mode of both modules."""
         self.theirs[0].train(mode)
         return super().train(mode)
 
 
 class OwnAttention(Own):
-    """Multi-head attention is asked by the canon with a flag, and in exercises with a mask."""
+    """Multi-head attention; the canon hides later positions by a flag, exercises by a mask."""
 
     def forward(
         self,
@@ -84,7 +84,7 @@ class OwnAttention(Own):
         *,
         is_causal: bool = False,
     ) -> Tensor:
-        """Query alone, or with what it looks at."""
+        """Attend from the query to itself, or to `key` and `value`."""
         key = query if key is None else key
         if is_causal:
             mask = masks.combine(mask, masks.causal_mask(query.size(1)))
@@ -93,20 +93,20 @@ class OwnAttention(Own):
 
 
 class OwnLayer(Own):
-    """The exercise's class serves both sides; the canon's encoder hands its layers a mask, and no memory."""
+    """A layer. The exercise's class serves both sides; the canon's encoder passes a mask and no memory."""
 
     def forward(self, x: Tensor, *given: Tensor) -> Tensor:
-        """Of a decoder's layer, memory comes second."""
+        """The output; a decoder layer gets memory second, an encoder layer only the mask."""
         has_memory = "cross_attention" in self._modules
         return super().forward(x, *given) if has_memory else super().forward(x, mask=given[0])
 
 
 def switches(part: nn.Module, config: TransformerConfig) -> tuple:
-    """What the exercise's class is made with."""
+    """The constructor arguments of the exercise's class, for an encoder layer or a decoder layer."""
     return (config,) if isinstance(part, EncoderLayer) else (config, True, True)
 
 
-# From the outside in: of each task what is replaced, what an answer is made with, and how it is called.
+# From the outside in, for each task: the classes replaced, the answer's arguments, and its wrapper.
 CLASSES: dict[str, tuple[Any, Callable[[Any, TransformerConfig], tuple], type[Own]]] = {
     "layer": ((EncoderLayer, DecoderLayer), switches, OwnLayer),
     "residual": (AddAndNorm, lambda part, config: (config,), Own),
@@ -118,12 +118,12 @@ CLASSES: dict[str, tuple[Any, Callable[[Any, TransformerConfig], tuple], type[Ow
 
 
 def causal(own: Callable) -> Callable:
-    """The canon hands on a device, which the task leaves out, and wants four axes."""
+    """Adapt a mask: the canon passes a device, which the task leaves out, and expects four axes."""
     return lambda queries, keys=None, device=None: own(queries, keys or queries).expand(1, 1, -1, -1)
 
 
 def attend(own: Callable) -> Callable:
-    """The canon says that later positions are hidden by a flag, the task by a mask."""
+    """Adapt attention: the canon hides later positions by a flag, the task by a mask."""
 
     def attention(query, key, value, mask=None, *, is_causal=False):
         if is_causal:
@@ -135,7 +135,7 @@ def attend(own: Callable) -> Callable:
 
 
 def added(own: Callable) -> Callable:
-    """`MultiHeadAttention.look`, whose end is the sum of what heads write."""
+    """A `MultiHeadAttention.look` that ends with the sum of what the heads write."""
 
     def look(self, query, k, v, mask=None, is_causal=False):
         heads, _ = self.attention(self.split(self.W_q(query)), k, v, mask, is_causal=is_causal)
@@ -145,7 +145,7 @@ def added(own: Callable) -> Callable:
 
 
 def batched(own: Callable) -> Callable:
-    """A batch, whose targets the task shifts."""
+    """A `make_batch` whose targets the answer shifts."""
 
     def make_batch(pairs):
         sources, targets = zip(*pairs, strict=True)
@@ -155,7 +155,7 @@ def batched(own: Callable) -> Callable:
     return make_batch
 
 
-# Of each task: whose name, which, and what stands for it meanwhile.
+# For each task: the object patched, the name of its attribute, and what makes the replacement.
 FUNCTIONS: dict[str, tuple[Any, str, Callable[[Callable], Any]]] = {
     "padding_mask": (model, "padding_mask", lambda own: own),
     "causal_mask": (canon, "causal_mask", causal),
@@ -166,22 +166,22 @@ FUNCTIONS: dict[str, tuple[Any, str, Callable[[Callable], Any]]] = {
     "label_smoothing": (training, "label_smoothed_loss", lambda own: own),
     "warmup": (settings, "warmup_inverse_sqrt", lambda own: own),
 }
-TRAINING = ("teacher_forcing", "label_smoothing", "warmup")  # parts that a trained model needs no more
+TRAINING = ("teacher_forcing", "label_smoothing", "warmup")  # parts that a trained model no longer needs
 
 
 @contextmanager
 def installed(translator: nn.Module, task: Task, own: Any) -> Iterator[None]:
-    """With a learner's part: a class stays in the model, a function for as long as the context lasts.
+    """Install a learner's part: a class stays in the model, a function for as long as the context lasts.
 
-    A pitfall: classes go in from the outside in, so that a layer of one's own gets attention of one's own.
+    A pitfall: install classes from the outside in, so that a learner's layer gets the learner's attention.
 
     Args:
         translator: a `Transformer`, or an `Own` one.
-        task: of which `own` is an answer.
+        task: the task that `own` answers.
         own: the answer.
 
     Raises:
-        ValueError: if parameters are none of the translator's.
+        ValueError: if the learner's parameters cannot be matched with the translator's.
     """
     if task.name in CLASSES:
         kind, arguments, wrapper = CLASSES[task.name]
@@ -200,7 +200,7 @@ def installed(translator: nn.Module, task: Task, own: Any) -> Iterator[None]:
 
 
 def replace(root: nn.Module, kind: Any, make: Callable[[nn.Module], nn.Module]) -> None:
-    """Each part of a kind, or of several, by what is made of it."""
+    """Replace each part of a kind, or of several kinds, by what `make` makes of it."""
     for part in list(inside(root)):
         for name, child in part.named_children():
             if isinstance(child, kind):
@@ -208,7 +208,7 @@ def replace(root: nn.Module, kind: Any, make: Callable[[nn.Module], nn.Module]) 
 
 
 def inside(root: nn.Module) -> Iterator[nn.Module]:
-    """All that computes: of a learner's part, the parts of that."""
+    """All modules that compute; in place of an `Own` module, the learner's module and its parts."""
     [root] = root.theirs if isinstance(root, Own) else [root]
     yield root
     for part in root.children():
@@ -216,7 +216,7 @@ def inside(root: nn.Module) -> Iterator[nn.Module]:
 
 
 def kept(own: Callable) -> Callable:
-    """Attention that goes on with the keys and values which the answer returned, position by position."""
+    """Attention that continues from the keys and values that the answer returned at the positions before."""
     past: list[Tensor] = []
 
     def attention(query, key, value, mask=None, *, is_causal=False):

@@ -1,4 +1,4 @@
-"""The learner's part in the trained translator: right or wrong, one reads what it does."""
+"""A learner's part, right or wrong, in the trained translator: one can read what it does."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -21,14 +21,14 @@ from transformer_lessons.trainer.checkpoints import PRETRAINED, load_model
 
 __all__ = ["PARTS", "Said", "aloud", "looks", "part", "read_aloud", "tell"]
 
-# Of several lengths, since padding matters; two at which every common slip is heard, be it a lost √d_k.
+# Of several lengths, since padding matters; two of them reveal every common slip, even a lost √d_k.
 NUMBERS = (7, 421, 94_790, 200_201, 777_777)
 LENGTH = 24  # tokens
-SHOWN = 12  # words of an answer that does not end
+SHOWN = 12  # the most words shown, as an answer may not end
 
 
 class Said(NamedTuple):
-    """Of one number: what the translator says with the learner's part, and with the package's."""
+    """What the translator says for one number with the learner's part, and before with the package's."""
 
     number: int
     own: list[str]
@@ -37,7 +37,7 @@ class Said(NamedTuple):
 
 @torch.no_grad()
 def aloud(translator: nn.Module, src: Tensor) -> Tensor:
-    """Greedy decoding without a cache: parts are called as in training."""
+    """Greedy decoding without a cache, so that parts are called as in training."""
     config = translator.config
     tokens = src.new_full((len(src), 1), config.bos_id)
     is_done = src.new_zeros(len(src), dtype=torch.bool)
@@ -49,20 +49,20 @@ def aloud(translator: nn.Module, src: Tensor) -> Tensor:
 
 
 def drawn(cut: Callable[[Tensor], Tensor], translator: Transformer, src: Tensor) -> Tensor:
-    """Each token by chance, among those that the answer leaves."""
+    """Tokens sampled from the probabilities that the answer leaves."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return decoding.generate(translator, src, lambda x: cut(x).multinomial(1)[:, 0], LENGTH)
 
 
 def keeping(own: Callable, translator: Transformer, src: Tensor) -> Tensor:
-    """With the answer in place of the decoder's attention to what it has said."""
+    """Greedy decoding with a cache, with the answer in place of the decoder's self-attention."""
     for layer in translator.decoder_layers:
         layer.self_attention.attention = kept(own)
     return decoding.greedy(translator, src, max_length=LENGTH)
 
 
-# Tasks that are about reading out, and how a translator reads out with an answer to them.
+# Tasks about decoding, and how a translator decodes with an answer to each.
 SPEAKERS: dict[str, Callable[[Any, Transformer, Tensor], Tensor]] = {
     "greedy": lambda own, translator, src: own(translator, src, max_length=LENGTH),
     "beam": lambda own, translator, src: own(
@@ -74,9 +74,9 @@ SPEAKERS: dict[str, Callable[[Any, Transformer, Tensor], Tensor]] = {
 }
 FORWARD = (*CLASSES, *FUNCTIONS, "sinusoidal")
 PARTS = [part for part in dict.fromkeys([*FORWARD, *SPEAKERS]) if part not in TRAINING]
-# What an answer is compared with, where that is not greedy decoding.
+# What an answer is compared with, if it is not greedy decoding.
 BEFORE = {"beam": partial(decoding.beam, max_length=LENGTH)}
-# Tasks after which attention looks elsewhere, and which look of the decoder's last layer is shown.
+# Tasks that change where attention looks, and which attention of the decoder's last layer is shown.
 SELF, CROSS = -2, -1
 LOOKS = {"causal_mask": SELF, "combine_masks": CROSS, "padding_mask": CROSS}
 LOOKS |= {"scaled_dot_product_attention": CROSS}
@@ -84,28 +84,28 @@ LOOKS |= {"scaled_dot_product_attention": CROSS}
 
 @cache
 def trained() -> tuple[Transformer, Vocabulary, Vocabulary]:
-    """The committed model, and its vocabularies."""
+    """The committed model, and its source and target vocabularies."""
     translator, source, target = load_model(PRETRAINED)
     return translator.eval(), source, target
 
 
 def ids_of(numbers: Sequence[int]) -> Tensor:
-    """English words as ids, padded."""
+    """The ids of numbers in English words, padded."""
     source = trained()[1]
     words = [number_words.english_tokens(number_words.english(n)) for n in numbers]
     return pad([source.encode(one) for one in words], source.pad_id)
 
 
 def words_of(ids: Tensor) -> list[list[str]]:
-    """German words."""
+    """The German words of each row of ids."""
     return [trained()[2].decode(row) for row in ids.tolist()]
 
 
 def part(task: Task) -> Task:
-    """The task, if the translator has such a part.
+    """The task itself, if the translator has such a part.
 
     Raises:
-        ValueError: if not.
+        ValueError: if it has none.
     """
     if task.name not in PARTS:
         raise ValueError(
@@ -115,7 +115,7 @@ def part(task: Task) -> Task:
 
 
 def read_aloud(task: Task, own: Any) -> list[Said]:
-    """What the translator says of five numbers with a learner's part; errors are the part's."""
+    """What the translator says for five numbers with a learner's part; raises the part's errors."""
     translator = copy.deepcopy(trained()[0])
     with installed(translator, task, own):
         said = heard(task.name, own, translator)
@@ -125,18 +125,18 @@ def read_aloud(task: Task, own: Any) -> list[Said]:
 
 @cache
 def said_before(speak: Callable[[Transformer, Tensor], Tensor]) -> list[list[str]]:
-    """What the translator says of the five numbers with the package's parts."""
+    """What the translator says for the five numbers with the package's parts."""
     return words_of(speak(trained()[0], ids_of(NUMBERS)))
 
 
 def heard(name: str, own: Any, translator: nn.Module) -> list[list[str]]:
-    """What a translator says of the five numbers, read out by the answer, if that is what the task is about."""
+    """What a translator says for the five numbers, decoded by the answer if the task is about decoding."""
     speak = SPEAKERS.get(name, lambda own, *given: aloud(*given))
     return words_of(speak(own, translator, ids_of(NUMBERS)))
 
 
 def tell(task: Task, said: Sequence[Said]) -> str:
-    """In lines: what is said, and under it what was said before, where that is something else."""
+    """The lines to print: what is said and, below it, what was said before if that differs."""
     lines = [f"The trained translator, with your {task.public}:", ""]
     for number, own, before in said:
         lines.append(f"{number:>9,}  {shown(own)}")
@@ -147,13 +147,13 @@ def tell(task: Task, said: Sequence[Said]) -> str:
 
 
 def shown(words: Sequence[str]) -> str:
-    """The first of them."""
+    """The first words, joined."""
     return " ".join(words[:SHOWN]) + " …" * (len(words) > SHOWN) or "(nothing)"
 
 
 @torch.no_grad()
 def look(translator: nn.Module, src: Tensor, tgt: Tensor, which: int) -> Tensor | None:
-    """The weights of one attention, as a mean over its heads, (queries, keys); None if they are not returned."""
+    """The weights (queries, keys) of one attention, a mean over heads; None if they are not returned."""
     attention, kept_weights = MultiHeadAttention.attention, []
 
     def keeping(*given, **options):
@@ -168,7 +168,7 @@ def look(translator: nn.Module, src: Tensor, tgt: Tensor, which: int) -> Tensor 
 
 
 def looks(task: Task, own: Any) -> str:
-    """As HTML: where the decoder looks as it says 421, beside a longer number, with the part and without."""
+    """HTML: where the decoder looks saying 421, batched with a longer number, with the part and without."""
     which, (_, source, target) = LOOKS[task.name], trained()
     src = ids_of((421, 777_777))
     said = ["<bos>", *number_words.german_tokens(421)]
@@ -186,7 +186,7 @@ def looks(task: Task, own: Any) -> str:
 
 
 def table(title: str, rows: Sequence[str], columns: Sequence[str], weights: Tensor) -> str:
-    """A map of weights: cells as dark as their weight is large."""
+    """A map of weights as HTML: the larger a weight, the darker its cell."""
     upright = "writing-mode:vertical-rl;transform:rotate(180deg);font-weight:normal;padding:2px"
     head = "".join(f'<th style="{upright}">{escape(word)}</th>' for word in columns)
     body = ""
