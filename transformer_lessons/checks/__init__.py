@@ -129,7 +129,7 @@ def require(task_name: str, candidate: Any, *, seed: int = 0) -> None:
 
 
 def try_in_translator(task_name: str, candidate: Any) -> None:
-    """Put an answer, right or wrong, into the trained translator, and print what that says for five numbers.
+    """Put an answer, right or wrong, into the trained translator, and print what it says for five numbers.
 
     Where this differs from what it says with the package's part, both are printed. In a notebook, maps show
     where attention looks, if the task changes that. An error of the answer is printed in a line. A pitfall: a
@@ -173,7 +173,7 @@ def my_transformer(
 
 
 def _shown(report: Report) -> bool:
-    """Display the marked numbers or a remark in a notebook; return whether this is a notebook."""
+    """Display failures, with the numbers marked, and remarks in a notebook; return whether this is one."""
     if not (report.html and _in_notebook()):
         return False
     if not report.passed or "One thing more" in report.message:

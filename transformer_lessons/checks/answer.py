@@ -86,7 +86,7 @@ class Answer:
         return self.adapter.build(self.task.name, self._sent(call.init), self._sent(call.options))
 
     def _built(self, call: Call) -> tuple[Reply, State, list[Link]]:
-        """An object with the call's weights, or an error; its own weights, and the links between the two."""
+        """An object with the call's weights, or an error; its initial weights; and the links between both."""
         made, own, links = self._new(call), {}, []
         if made.error:
             return made, own, links
@@ -183,7 +183,7 @@ def _counted(call: Call, reply: Reply) -> Seen:
 
 
 def _viewed(view: Callable[[Any], Any] | None, value: Any) -> Any:
-    """What a view makes of a value, or the value, as “instead”, where the view fails on it."""
+    """What a view makes of a value; where it fails, the value as “instead”."""
     try:
         return view(value) if view else value
     except Exception:
@@ -191,7 +191,7 @@ def _viewed(view: Callable[[Any], Any] | None, value: Any) -> Any:
 
 
 def _unlike(own: State, wanted: State) -> Reply:
-    """A reply: an error if weights do not match; none if there are no matrices, perhaps on purpose."""
+    """A reply that says which weights do not match; no error if there are no matrices, perhaps on purpose."""
     for name in wanted:
         if name in own and own[name].shape != wanted[name].shape:
             message = f"{name} has shape {tuple(own[name].shape)}; expected is {tuple(wanted[name].shape)}"

@@ -94,7 +94,7 @@ Probe = tuple[Calls, Iterable[Call]]  # `calls` and `small` of a requirement
 
 @dataclass(frozen=True)
 class Requirement:
-    """Something that the task's text asks for, with its points. It is met if all of its calls show so.
+    """Something that the task's text asks for, with its points. It is met if each of its calls shows that.
 
     Attributes:
         name: short and stable: results of grading refer to it.
@@ -105,7 +105,7 @@ class Requirement:
         points: what it is worth.
         anchor: where the book explains it.
         backward: whether gradients are judged (`Call.backward`).
-        needs: a requirement that must be met, too, where a constant would meet this one ("all finite").
+        needs: a requirement without which this one does not count, as a constant meets it, e.g. "all finite".
     """
 
     name: str
@@ -148,7 +148,7 @@ class Mistake:
         why: why people do it.
         looks: what it looks like from outside.
         costs: the names of the requirements that it costs.
-        ways: the ways to write it, each of old and new texts by turns; all are replaced at once, everywhere.
+        ways: the ways to write it; in each, old and new texts alternate, all replaced at once, everywhere.
         anchor: where the book explains it; if not noted, that of the first requirement that it costs.
         symptoms: the keys of `symptoms.SYMPTOMS` under which the book's page of mistakes lists it.
     """
@@ -252,7 +252,7 @@ class Task:
 
 
 class Draw:
-    """Random arguments, determined by the seed alone; floats are float32."""
+    """A source of random arguments that depend on the seed alone; floats are float32."""
 
     def __init__(self, seed: int):
         self._generator = torch.Generator().manual_seed(seed)

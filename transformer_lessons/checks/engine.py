@@ -74,7 +74,7 @@ class Diagnosis:
         self._all = sorted(range(len(seen)), key=lambda n: self._fits_on(exam.task.source, n))
 
     def verdict(self) -> Verdict:
-        """The verdict: the mistakes that the answer makes, or else what it misses and which it is like."""
+        """The verdict: mistakes that the answer makes, or else what it misses and which one it is like."""
         missed, requirements = self._missed, self._task.requirements
         if not missed:
             return Verdict(())
@@ -146,7 +146,7 @@ class Diagnosis:
         return self._cheapest((m,) for m in self._task.mistakes if any(map(self._fits, self._texts[m.name])))
 
     def _several(self) -> tuple[Mistake, ...]:
-        """The smallest set of two or more `Task.broken` mistakes that explains all calls, or all such sets united."""
+        """The fewest `Task.broken` mistakes, at least two, that explain all calls; on a tie, all such."""
         made = [mistake for mistake in self._task.mistakes if mistake.name in self._task.broken]
         for count in range(2, len(made) + 1):
             sets = itertools.combinations(made, count)
@@ -176,7 +176,7 @@ class Diagnosis:
         return self._cheapest(fitting)
 
     def _pairs(self) -> Iterator[tuple[tuple[Mistake, Mistake], str, list[int]]]:
-        """Pairs, the text with both, and the calls, first one that the first mistake does not explain."""
+        """Pairs, the text with both, and the calls in order: first one that the first does not explain."""
         made = [(mistake, way) for mistake in self._task.mistakes for way in mistake.ways]
         alone = {way: changed(self._task.source, way) for _, way in made}
         for one, a in [(mistake, way) for mistake in self._likeliest for way in mistake.ways]:
@@ -188,7 +188,7 @@ class Diagnosis:
 
     @cached_property
     def _likeliest(self) -> list[Mistake]:
-        """The mistakes that explain most; then those that cost what is missed: two may hide each other."""
+        """Those that explain most calls; then those that cost what is missed, as two may hide each other."""
         # One call of each requirement is enough: all calls in all ways would take seconds for a layer.
         first = {self._exam.calls[n][0].name: n for n in reversed(self._wrong)}.values()
 

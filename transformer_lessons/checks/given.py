@@ -69,7 +69,7 @@ class Table(nn.Module):
         return hidden.flip(-1)
 
     def _hidden(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
-        """For each position of the source, 1 if the mask hides it exactly if it is padding, else 0."""
+        """For each source position, 1 if the mask is right about it (it hides padding alone), else 0."""
         is_real = src != self.config.pad_id
         shown = torch.ones_like(is_real) if src_mask is None else src_mask.expand(len(src), 1, 1, -1)[:, 0, 0]
         return (shown == is_real).long()
@@ -92,7 +92,7 @@ def config(settings: dict) -> TransformerConfig:
 
 
 def plain(value: object) -> object:
-    """The value itself, for a value that the message should not print."""
+    """The value itself: for an argument that the message should not print in full."""
     return value
 
 

@@ -91,7 +91,7 @@ def place(anchor: str, book: str | None = None) -> tuple[str, str]:
 
     Args:
         anchor: its name, without #.
-        book: the address of the book, by default online.
+        book: the address of the book; by default, the one online.
     """
     known = _places()["anchors"]
     if anchor not in known:

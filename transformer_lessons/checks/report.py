@@ -45,7 +45,7 @@ class Report:
         return self.html or None
 
     def score(self, total: float | None = None, **points: float) -> float:
-        """Return the points earned: the sum over the requirements that are met.
+        """Return the points earned, for partial credit: the sum over the requirements that are met.
 
         Args:
             total: what all requirements are worth, by default the task's own points; unused with `points`.

@@ -15,7 +15,7 @@ __all__ = ["EDITED", "WEIGHTS", "Seen", "alike", "meets", "same", "same_gradient
 EDITED = "changed in place"
 WEIGHTS = "WeightsError"  # the answer's weights do not match the wanted ones
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
-# Which of these wrong shapes raise depends on the library function, or on a learner's assert.
+# Wrong shapes raise one or another of these, depending on the library function or a learner's assert.
 SHAPES = dict.fromkeys(
     ["RuntimeError", "ValueError", "IndexError", "AssertionError", "EinopsError"], "shapes"
 )

@@ -1,4 +1,4 @@
-"""Small models and implementations, right and wrong, on which the tests that learners write are tried."""
+"""Small models and implementations, right and wrong, on which learners' tests and tools are tried."""
 
 from collections.abc import Callable
 from functools import cache

@@ -1,4 +1,4 @@
-"""Matches the parameters of a module with the wanted weights where their names differ, and loads these.
+"""Matches a module's parameters with the wanted weights where the names differ, and loads the weights.
 
 Where the text of a task leaves names open, ``gamma`` is as good as ``weight``, and one projection for query,
 key and value as good as three. The words in the names tell which is which, or else the shapes do.
@@ -20,7 +20,7 @@ MOST_ORDERS = 24  # the most that are tried for parameters of the same shape
 
 @dataclass(frozen=True)
 class Link:
-    """Own parameters that, joined, hold the wanted ones: one holds one or several, or several hold one.
+    """Own parameters that, concatenated, hold the wanted ones: one holds one or several, or several hold one.
 
     Attributes:
         own, wanted: the names in the answer, and in the package.
@@ -88,7 +88,7 @@ def translations(
 
 
 def _in_order(own: State, wanted: State) -> list[Link]:
-    """Links of matrices, and of vectors, in order; one with as many rows as several wanted ones is these."""
+    """Links of matrices, and of vectors, in order; one with the rows of several wanted ones holds these."""
     found = []
     for dim in (1, 2):
         left = [name for name in wanted if wanted[name].dim() == dim]

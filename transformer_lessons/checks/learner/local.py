@@ -27,7 +27,7 @@ TEXT = 400  # the most characters of an error message that are passed on
 
 
 class _NotAFunctionError(Exception):
-    """The error if a learner's name is something not callable, or an object instead of its class."""
+    """Raised if a learner's name cannot be called, or is an object instead of its class."""
 
 
 class Local:
@@ -93,7 +93,7 @@ class Local:
         backward: Callable[[Any, dict], dict] | None,
         meter: bool,
     ) -> Reply:
-        """Call with `given`, made from `before`, run `backward` if there is one, and see what was edited."""
+        """Call with `given`, made from `before`; run `backward` if there is one; note edits and memory."""
         seen: dict[str, Any] = {}
 
         def action() -> Any:
@@ -169,7 +169,7 @@ class Local:
 
 
 def _gradients(result: Any, cotangents: list | None, roots: dict) -> dict[Any, Tensor | None]:
-    """Gradients of the sum of results times cotangents; if one is missing or misshapen, times cosines."""
+    """Gradients of the sum of results times cotangents, or times cosines where none has the right shape."""
     outputs = leaves(result).values()
     cotangents = [None] * len(outputs) if cotangents is None else cotangents
     terms = [
@@ -180,7 +180,7 @@ def _gradients(result: Any, cotangents: list | None, roots: dict) -> dict[Any, T
     trainable = {name: root for name, root in roots.items() if root.requires_grad}
     if not terms or not trainable:
         return dict.fromkeys(roots)
-    # Of a scalar: if given the cotangents instead, torch imports sympy, which takes seconds.
+    # Of a single number: given the cotangents instead, torch imports sympy, which takes seconds.
     found = torch.autograd.grad(sum(terms), list(trainable.values()), allow_unused=True)
     # An embedding's gradient may be sparse on request, which is as good.
     dense = (one if one is None or one.layout is torch.strided else one.to_dense() for one in found)

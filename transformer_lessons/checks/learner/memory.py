@@ -16,7 +16,7 @@ __all__ = ["Meter"]
 
 
 class Meter(TorchDispatchMode):
-    """Sees every operation within its `with` block, forwards and backwards, and counts the memory made.
+    """A mode that sees every operation in its `with` block, forwards and backwards, and counts its memory.
 
     Only memory made in the block counts, not what was passed in; views of either count for nothing. Memory
     that several tensors share is counted once.
@@ -34,12 +34,12 @@ class Meter(TorchDispatchMode):
         return {"largest": self._largest, "shape": self._shape, "peak": self._peak, "saved": self._saved}
 
     def returned(self, result: Any) -> None:
-        """Note that the call is over: what is still held, apart from its result, is "saved" for the way back.
+        """Count as "saved" for the backward pass what is still held after the call, apart from its result.
 
         It does not matter what holds it: autograd, the context of a custom function, or a closure.
         """
         if self._alive:
-            gc.collect(1)  # unreachable cycles are not memory that is kept
+            gc.collect(1)  # unreachable cycles do not count as kept
         mine = {storage._cdata for _, storage in _storages(result)}
         self._saved = sum(size for key, (_, size) in self._alive.items() if key not in mine)
 

@@ -38,7 +38,7 @@ PRINTED = (1, 10, 50, 100, 150)  # steps
 
 @contextmanager
 def assembled(own: Mapping[str, Part], config: TransformerConfig) -> Iterator[Transformer]:
-    """Yield a new model of these parts, otherwise the package's; it starts with the package's weights."""
+    """Yield a new model of these parts, else the package's; it starts as the package's model would."""
     torch.manual_seed(SETTINGS.seed)
     model = Transformer(config)
     inner = whole(own[WHOLE].own(config), model) if WHOLE in own else model
@@ -60,7 +60,7 @@ def whole(theirs: nn.Module, model: Transformer) -> Own:
 
 
 def inject(own: Mapping[str, Part], names: dict[str, Any]) -> None:
-    """Where a notebook uses a function of the package that another one has built, replace it by that one."""
+    """Where a notebook uses a package function that the learner has written in another, use the learner's."""
     for task, (place, name, stand_in) in own_parts.FUNCTIONS.items():
         public = checks.task(task).public
         if task in own and names.get(public) is getattr(place, name):

@@ -36,7 +36,7 @@ class Cell:
         return self.metadata.get("nbgrader", {}).get("grade_id", "")
 
     def definitions(self) -> ast.Module:
-        """All code of an answer; only definitions of a cell of imports or of the learner's own; else none."""
+        """The code to run: all of an answer; only definitions of imports or own cells; nothing of a check."""
         about = self.metadata.get("nbgrader")
         if about and not self.name.endswith("-imports"):
             is_answer = about.get("solution", False) and not self.name.endswith("-run")

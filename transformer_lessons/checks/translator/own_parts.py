@@ -73,7 +73,7 @@ class Own(nn.Module):
 
 
 class OwnAttention(Own):
-    """Multi-head attention; the canon hides later positions by a flag, exercises by a mask."""
+    """A learner's multi-head attention; the canon hides later positions by a flag, exercises by a mask."""
 
     def forward(
         self,
@@ -93,7 +93,7 @@ class OwnAttention(Own):
 
 
 class OwnLayer(Own):
-    """A layer. The exercise's class serves both sides; the canon's encoder passes a mask and no memory."""
+    """A learner's layer, for encoder or decoder; the canon's encoder passes it a mask and no memory."""
 
     def forward(self, x: Tensor, *given: Tensor) -> Tensor:
         """The output; a decoder layer gets memory second, an encoder layer only the mask."""
@@ -216,7 +216,7 @@ def inside(root: nn.Module) -> Iterator[nn.Module]:
 
 
 def kept(own: Callable) -> Callable:
-    """Attention that continues from the keys and values that the answer returned at the positions before."""
+    """Attention that continues from the keys and values that the answer returned at earlier positions."""
     past: list[Tensor] = []
 
     def attention(query, key, value, mask=None, *, is_causal=False):

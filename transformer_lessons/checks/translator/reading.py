@@ -1,4 +1,4 @@
-"""A learner's part, right or wrong, in the trained translator: one can read what it does."""
+"""Tries a learner's part, right or wrong, in the trained translator: one can read what it does."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ SHOWN = 12  # the most words shown, as an answer may not end
 
 
 class Said(NamedTuple):
-    """What the translator says for one number with the learner's part, and before with the package's."""
+    """What the translator says for one number with the learner's part, and `before` with the package's."""
 
     number: int
     own: list[str]
@@ -168,7 +168,7 @@ def look(translator: nn.Module, src: Tensor, tgt: Tensor, which: int) -> Tensor 
 
 
 def looks(task: Task, own: Any) -> str:
-    """HTML: where the decoder looks saying 421, batched with a longer number, with the part and without."""
+    """HTML maps: where the decoder looks as it says 421, beside a longer number, with the part and before."""
     which, (_, source, target) = LOOKS[task.name], trained()
     src = ids_of((421, 777_777))
     said = ["<bos>", *number_words.german_tokens(421)]
