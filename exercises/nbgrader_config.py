@@ -1,8 +1,8 @@
 """nbgrader's configuration: run its commands in this folder, for example ``nbgrader collect ps02_masks``.
 
-What nbgrader makes (gradebook, submissions, feedback) lies under `_nbgrader`, which git ignores, or in the folder
-that the environment variable `TRANSFORMER_LESSONS_COURSE` names; the student version that is committed is made by
-``python -m exercises.release`` instead of ``nbgrader generate_assignment``.
+What nbgrader writes (gradebook, submissions, feedback) is stored under `_nbgrader`, which git ignores, or in
+the folder named by the environment variable `TRANSFORMER_LESSONS_COURSE`. The student version that is
+committed is made by ``python -m exercises.release`` instead of ``nbgrader generate_assignment``.
 """
 
 import os
@@ -16,9 +16,9 @@ SCRATCH = Path(os.environ.get("TRANSFORMER_LESSONS_COURSE") or HERE / "_nbgrader
 
 
 class Refuse(NotebookExporter):
-    """Stops `nbgrader autograde`, and formgrader's button for it: they would run students' code unprotected.
+    """An exporter that stops `nbgrader autograde`, and formgrader's button for it.
 
-    nbgrader makes its exporter before it runs, removes or enters anything.
+    Both would run students' code unprotected. It is created before nbgrader runs, removes or enters anything.
     """
 
     def __init__(self, parent, **_):
@@ -38,5 +38,5 @@ c.ClearSolutions.code_stub = {"python": 'raise NotImplementedError("your answer 
 c.ClearSolutions.text_stub = "*Your answer goes here.*"
 
 c.Autograde.exporter_class = Refuse
-# What a submission may use, as `exercises/autograder/box/confine.py` lists it, can be set here, for example
+# The limits of a submission, listed in `exercises/autograder/box/confine.py`, can be set here, for example
 # c.Limits.seconds = 600

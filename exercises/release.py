@@ -1,7 +1,7 @@
-"""Make what students open from the masters: ``python -m exercises.release [ASSIGNMENT …]``.
+"""Make the student notebooks from the masters: ``python -m exercises.release [ASSIGNMENT …]``.
 
-nbgrader takes out solutions and hidden tests; what it adds from run to run without meaning anything is taken out
-too, so that the same master gives the same bytes. Each notebook is replaced whole or not at all.
+nbgrader removes solutions and hidden tests. Whatever it adds that varies from run to run without meaning is
+removed too, so that the same master gives the same bytes. Each notebook is replaced as a whole or not at all.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from transformer_lessons.tools.submission import digest, grade_id
 
 HERE = Path(__file__).resolve().parent
 MANIFEST = HERE.parent / "transformer_lessons" / "tools" / "assignments.json"
-# Words that only a master may hold.
+# Text that only a master may contain.
 MASTER_ONLY = (
     "BEGIN SOLUTION",
     "END SOLUTION",
@@ -43,32 +43,32 @@ CELL_METADATA = ("deletable", "editable", "nbgrader", "tags")
 
 
 def database_version() -> str:
-    """The version of the database that nbgrader makes, which it notes in each new one."""
+    """The schema version (Alembic's head) that nbgrader stores in each database it creates."""
     config = MigrationConfig()
     config.set_main_option("script_location", str(Path(nbgrader.api.__file__).parent / "alembic"))
     return ScriptDirectory.from_config(config).get_current_head()
 
 
-# nbgrader's own function starts the command `alembic`, which has to be on the PATH and takes five seconds.
+# nbgrader's own function runs the command `alembic`, which must be on the PATH and takes five seconds.
 nbgrader.api.get_alembic_version = database_version
 
 
 def masters() -> list[Path]:
-    """The masters of all assignments, in their order."""
+    """The masters of all assignments, in order."""
     return sorted(HERE.glob("source/*/*.ipynb"))
 
 
 def released(master: Path) -> Path:
-    """Where the student version of a master lies."""
+    """The path of a master's student version."""
     return HERE / "release" / master.parent.name / master.name
 
 
 def course(root: Path, changes: Config | None = None) -> NbGraderAPI:
-    """nbgrader with our configuration, in another folder.
+    """nbgrader's API with our configuration, for a course in another folder.
 
     Args:
-        root: where submissions, gradebook and results of this course go.
-        changes: of the configuration.
+        root: the folder for this course's submissions, gradebook and results.
+        changes: changes to the configuration.
     """
     config = Config()
     config.merge(PyFileConfigLoader("nbgrader_config.py", path=str(HERE)).load_config())
@@ -85,7 +85,7 @@ def generate(master: Path, api: NbGraderAPI) -> str:
     """The student version of a master, as the text of a notebook.
 
     Raises:
-        RuntimeError: with nbgrader's log, if it refuses the master.
+        RuntimeError: if nbgrader refuses the master; the message has its log.
     """
     assignment = master.parent.name
     result = api.generate_assignment(assignment, force=True)
@@ -96,10 +96,10 @@ def generate(master: Path, api: NbGraderAPI) -> str:
 
 
 def normalised(notebook: nbformat.NotebookNode) -> str:
-    """The text of a notebook with what matters only.
+    """The text of a notebook, reduced to what matters.
 
     Raises:
-        ValueError: if something is left in it that only a master may hold.
+        ValueError: if it still contains something that only a master may contain.
     """
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     notebook.metadata = nbformat.from_dict(METADATA)
@@ -116,14 +116,14 @@ def normalised(notebook: nbformat.NotebookNode) -> str:
 
 
 def manifest(texts: dict[str, str]) -> str:
-    """What the package knows of released assignments: their tasks, and their cells without the text of any."""
+    """What the package knows of released assignments, as JSON: their tasks, and their cells without texts."""
     return (
         json.dumps({name: about(json.loads(text)["cells"]) for name, text in texts.items()}, indent=1) + "\n"
     )
 
 
 def checked(cells: list[dict]) -> dict[str, list[str]]:
-    """By the number of a task: what `checks` knows its answers by."""
+    """The names under which `checks` knows the answers, by task number."""
     found: dict[str, list[str]] = {}
     for cell in cells:
         for task in re.findall(r'checks\.require\("(\w+)"', "".join(cell["source"])):
@@ -132,10 +132,10 @@ def checked(cells: list[dict]) -> dict[str, list[str]]:
 
 
 def about(cells: list[dict]) -> dict:
-    """Title, chapters and table of tasks as the first cell has them, and what there is to know of each cell.
+    """Title, chapters and task table from the first cell, and what the package needs to know about each cell.
 
     Raises:
-        ValueError: for a first cell without these.
+        ValueError: if the first cell lacks any of these.
     """
     intro = "".join(cells[0]["source"])
     title = re.match(r"# (ps\d\d · .+)\n", intro)
@@ -163,7 +163,7 @@ def about(cells: list[dict]) -> dict:
 
 
 def write(path: Path, text: str) -> None:
-    """Replace a file whole or not at all."""
+    """Write a file as a whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".new")
     temporary.write_text(text, encoding="utf-8")
@@ -171,7 +171,7 @@ def write(path: Path, text: str) -> None:
 
 
 def main() -> int:
-    """Make the student versions of the assignments named, or of all."""
+    """Make the student versions of the named assignments, or of all; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("assignments", nargs="*", metavar="ASSIGNMENT", help="for example ps02_masks")
     wanted = parser.parse_args().assignments

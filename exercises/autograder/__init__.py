@@ -1,7 +1,7 @@
-"""Grading untrusted notebooks, one or a class of a thousand.
+"""The autograder for untrusted notebooks: one, or those of a class of a thousand.
 
-By what happens to a submission: `intake` takes it in, `running` runs it in its `box`,
-`batch` does so for all and enters the results in the `course`; `feedback`, `report` and `export` tell them, and
-`similarity` compares. `rehearse` makes up a class, `commands` are what an
-instructor types, `doctor` looks at the machine. A `result` is what is known of a submission.
+`intake` reads a submission, `running` runs it in its `box`, `batch` does this for the whole class and enters
+the results into the `course`; `feedback`, `report` and `export` present them. `similarity` compares
+submissions, `rehearse` invents a class, `commands` holds what an instructor types, `doctor` checks the
+machine, and `result` is what is known about a graded submission.
 """

@@ -1,8 +1,8 @@
 """Grade a class: ``python -m exercises.autograder COMMAND``; each command says what comes next.
 
-Exit codes: 0 all went well; 1 something is left for a person (a file put aside, a grading that failed); 2 nothing
-was done, because of what was typed or of this machine; 3 stopped half-way, and the same command goes on; 130
-stopped by Ctrl-C, likewise.
+Exit codes: 0 all went well; 1 something is left for a person (a file put aside, a grading that failed); 2
+nothing was done, because of the arguments or of this machine; 3 stopped half-way, and the same command
+continues; 130 stopped by Ctrl-C, likewise.
 """
 
 import argparse
@@ -20,10 +20,10 @@ REPORTING = ("status", "feedback", "report", "export", "similarity", "my-transfo
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; its exit code."""
+    """Run one command; return its exit code."""
     options = _parser().parse_args(arguments)
     logging.getLogger("traitlets").setLevel(logging.ERROR)
-    warnings.simplefilter("ignore")  # of nbgrader's libraries about each other
+    warnings.simplefilter("ignore")  # nbgrader's libraries warn about each other
     try:
         from exercises.autograder.batch.grading import heed_interruptions  # nbgrader takes a second to import
         from exercises.autograder.commands import grading, reporting
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def stopped(error: ValueError | OSError | KeyboardInterrupt) -> tuple[int, str]:
-    """The exit code and what is said if a command ends before its end."""
+    """The exit code and the message of a command that could not finish."""
     again = "What was done is kept: the same command goes on from there."
     if isinstance(error, KeyboardInterrupt):
         return 130, f"Stopped. {again}"
@@ -104,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _option(*words: str, **about: Any) -> argparse.ArgumentParser:
-    """An option that several commands share."""
+    """A parent parser with an option that several commands share."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument(*words, **about)
     return parser

@@ -1,4 +1,4 @@
-"""What isolation this machine offers, found out by trying; and how to get more."""
+"""The isolation that this machine offers, found out by trying, and how to get more."""
 
 import json
 import os
@@ -27,8 +27,8 @@ ADVICE = (
     "container, allow user namespaces: with Docker `--security-opt seccomp=unconfined --security-opt "
     "apparmor=unconfined`."
 )
-# The layers of isolation that the probe looks at, all but Landlock, without which the files are hidden, too; and
-# what is said where one is missing. Learners' code is not run then.
+# The layers of isolation that the probe checks, with the message if one is missing; learners' code is not run
+# then. Landlock is not checked, because the files are hidden without it, too.
 MISSING = {
     "files": "files are visible",
     "Python": "not all that it imports from is there",
@@ -50,7 +50,7 @@ def problem() -> str | None:
 
 
 def _seen() -> dict:
-    """What a process sees in the box; found out in a fresh process, as one with threads must not fork."""
+    """What a process in the box sees; found out in a fresh process, as one with threads must not fork."""
     command = [sys.executable, "-I", "-c", PROBE, str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd="/")
     try:
@@ -60,7 +60,7 @@ def _seen() -> dict:
 
 
 def probe() -> None:
-    """Print what a process sees in the box, as JSON."""
+    """Print what a process in the box sees, as JSON."""
     with tempfile.TemporaryDirectory(prefix="box-") as folder:
         try:
             boxed = confine.spawn_sandboxed(_look_around, folder, confine.Limits(memory=1 << 28))
@@ -97,7 +97,7 @@ def exposed(folders: list[Path]) -> list[str]:
 
 
 def report() -> str:
-    """For a person: whether there is a box here, and if not, what is missing and what to do."""
+    """Whether learners' code can be confined here; if not, what is missing and what to do, for a person."""
     if found := problem():
         return f"{found}\n{ADVICE}\n\nLearners' code CANNOT be confined here."
     return "Learners' code can be confined here."

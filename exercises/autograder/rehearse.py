@@ -1,4 +1,4 @@
-"""Made-up students of mixed quality: an instructor tries the whole way before the first real deadline.
+"""Made-up students of mixed quality, for trying the whole process before the first real deadline.
 
 They write the master's answers, known mistakes, or nothing, and hand in through Canvas.
 """
@@ -20,12 +20,12 @@ from exercises import release
 from exercises.autograder.export.templates import written
 from transformer_lessons.data.files import replacing, write_json
 
-KEY = "what_is_in_it.json"  # beside what is handed in, for a comparison
+KEY = "what_is_in_it.json"  # beside the submissions: who did what, for a comparison
 TEMPLATE = "gradebook.csv"  # likewise, for `export` to fill in
 MARKS = re.compile(r"^[ \t]*### (BEGIN|END) SOLUTION[ \t]*\n?", re.MULTILINE)
 ABSENT, COPIED, UNREADABLE = "hands in nothing", "copied", "cut off"
 DELETED = "a test is deleted"
-# Of each twenty students, which have what trouble, and which are late.
+# Which of every twenty students have which trouble, and which are late.
 TROUBLES = {1: DELETED, 6: UNREADABLE, 7: COPIED, 9: ABSENT}
 LATE = {5, 14, 18}
 FIRST_USER, FIRST_FILE = 1_000, 50_000  # Canvas's numbers
@@ -35,19 +35,19 @@ FIRST_USER, FIRST_FILE = 1_000, 50_000  # Canvas's numbers
 
 
 def students(number: int, assignment: str) -> list[tuple[dict[str, Any], NotebookNode | None]]:
-    """A class; the same arguments give the same.
+    """A class; the same arguments give the same class.
 
     Returns:
-        of each student what there is to know of them, as `KEY` has it, and what they hand in, if anything.
-        "kinds" says of each answer if it is "right", "typical" (a known mistake) or "untouched"; "copied_from",
-        whose answers these are, with comments before them.
+        for each student, the facts that are written to the file `KEY`, and the notebook handed in, if any.
+        "kinds" says whether each answer is "right", "typical" (a known mistake) or "untouched"; "copied_from"
+        names the student whose answers these are, with a comment added before each.
     """
     seed, found = f"{assignment} {number}", []
     others = [n for n in range(number) if n % 20 not in TROUBLES]
     for n in range(number):
         trouble, chance = TROUBLES.get(n % 20, ""), random.Random(f"{seed} {n}")
         user = FIRST_USER + n + 1
-        about = {"student": f"{_name(n)}_{user}", "name": _name(n), "user": user}  # first the intake's id
+        about = {"student": f"{_name(n)}_{user}", "name": _name(n), "user": user}  # first, the intake's id
         about |= {"trouble": trouble, "is_late": n % 20 in LATE, "copied_from": "", "kinds": {}}
         notebook = None
         if trouble != ABSENT:
@@ -63,12 +63,12 @@ def students(number: int, assignment: str) -> list[tuple[dict[str, Any], Noteboo
 
 
 def _name(n: int) -> str:
-    """As Canvas has it."""
+    """A student's name as in Canvas."""
     return f"student-{n + 1:03}"
 
 
 def _answered(assignment: str, chance: random.Random) -> tuple[NotebookNode, dict[str, str]]:
-    """A notebook by somebody of some skill, and of each answer of what kind it is."""
+    """A notebook by a student of random skill, and the kind of each of its answers."""
     notebook, solved = copy.deepcopy(_both(assignment))
     well, kinds = 0.2 + 0.7 * chance.random(), {}
     for cell in _answers(notebook):
@@ -90,7 +90,7 @@ def _answers(notebook: NotebookNode) -> list[NotebookNode]:
 
 @cache
 def _both(assignment: str) -> tuple[NotebookNode, dict[str, str]]:
-    """An assignment as it is handed out, and the texts of its master by cell."""
+    """The released notebook of an assignment, and the texts of its master by cell."""
     [master] = [path for path in release.masters() if path.parent.name == assignment]
     solved = nbformat.read(master, as_version=4)
     released = nbformat.read(release.released(master), as_version=4)
@@ -99,24 +99,24 @@ def _both(assignment: str) -> tuple[NotebookNode, dict[str, str]]:
 
 @cache
 def wrong() -> list[tuple[str, str, str]]:
-    """What learners are known to get wrong: the cell, what it is, and the text; the tests check the same list."""
+    """The known mistakes of learners: cell, description and text; the tests check the same list."""
     path = release.HERE.parent / "tests" / "typical_answers.py"
     listed = runpy.run_path(str(path))["WRONG"] if path.exists() else ()
     return [(check.replace("-check", "-answer"), what, text.strip("\n")) for check, what, text, _ in listed]
 
 
 def renamed(source: str, chance: random.Random, often: float = 0.5) -> str:
-    """The same with other names for variables of its functions, as another would write it; layout is lost.
+    """The code with variables of its functions renamed, as another student might write it; layout is lost.
 
     Args:
         source: Python.
-        chance: where the names are drawn from.
-        often: the chance of each variable to get another name.
+        chance: the generator that draws the names.
+        often: the probability with which each variable is renamed.
     """
     nodes = list(ast.walk(ast.parse(source)))
     inside = {name for node in nodes if isinstance(node, ast.FunctionDef) for name in ast.walk(node)}
     names = [node for node in nodes if isinstance(node, ast.Name)]
-    # Arguments, functions, modules and attributes keep theirs, and so does what has a name outside of functions.
+    # Arguments, functions, modules and attributes keep their names, as does anything named outside functions.
     fixed = {getattr(node, field, None) for node in nodes for field in ("arg", "name", "asname", "attr")}
     fixed |= {name.id for name in names if name not in inside} | {"_"}
     own = sorted({name.id for name in names if isinstance(name.ctx, ast.Store)} - fixed)
@@ -130,13 +130,13 @@ def renamed(source: str, chance: random.Random, often: float = 0.5) -> str:
 
 
 def write(folder: Path, number: int, assignment: str) -> Path:
-    """Write a class's files; the archive to hand to the grader. `KEY` beside it says who did what.
+    """Write a class's files and return the archive to grade; the file `KEY` beside it says who did what.
 
     The same arguments write the same bytes.
 
     Args:
-        folder: made if it is not there.
-        number: of students.
+        folder: created if missing.
+        number: how many students.
         assignment: its name.
     """
     group, source = students(number, assignment), folder / f"{assignment}.zip"
@@ -156,7 +156,7 @@ def write(folder: Path, number: int, assignment: str) -> Path:
 
 
 def _saved(about: dict, notebook: NotebookNode) -> str:
-    """The file that a student hands in, with what happened to it."""
+    """The text of the file that a student hands in, damaged as the student's trouble says."""
     if about["trouble"] == DELETED:
         tests = [cell for cell in notebook.cells if cell.id.endswith("-test")]
         notebook.cells.remove(random.Random(about["name"]).choice(tests))

@@ -1,4 +1,4 @@
-"""What grading a submission gives: points, what the student is told, and what a person should look at."""
+"""The result of grading a submission: points, messages for the student, and flags for a person."""
 
 from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ class Part:
     requirement: str  # its id there
     sentence: str  # what is required, in words for the student
     worth: float  # the points it can give
-    met: bool  # whether it gave them
+    met: bool  # whether it was met and so gave them
 
 
 @dataclass(frozen=True)
@@ -36,30 +36,30 @@ class CellResult:
     earned: float  # points
     worth: float  # the most it can give
     status: str = "done"  # "done" if the test ran to its end, else why not: "error", "missing", "timeout"
-    # What the checks in it said of the student's code; a diagnosis, for the student
+    # What its checks said about the student's code: a diagnosis, for the student
     messages: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()  # points per requirement, of the checks that were scored
-    mistakes: tuple[str, ...] = ()  # the known mistakes that these recognised, "task/mistake"
+    mistakes: tuple[str, ...] = ()  # the known mistakes that the checks recognised, "task/mistake"
 
 
 @dataclass(frozen=True)
 class Result:
-    """One submission's outcome."""
+    """The outcome of one submission."""
 
-    student: str  # whose
-    assignment: str  # of what
-    # One for each automatically graded test cell, in the order of the master
+    student: str  # the student's id
+    assignment: str  # the assignment's name
+    # One for each automatically graded test cell, in the master's order
     cells: tuple[CellResult, ...] = ()
     flags: tuple[Flag, ...] = ()  # for a person
-    repairs: tuple[str, ...] = ()  # what the intake mended, one sentence each
-    isolation: str = "full"  # what held the student's code: "full", or "none" where a person insisted
+    repairs: tuple[str, ...] = ()  # what the intake repaired, one sentence each
+    isolation: str = "full"  # what confined the student's code: "full", or "none" where a person insisted
     seconds: float = 0.0  # wall-clock seconds of the execution
-    versions: dict[str, str] = field(default_factory=dict)  # of what the marks may depend on, by name
-    key: str = ""  # of the grading in the course's journal, which changes with all that it depends on
+    versions: dict[str, str] = field(default_factory=dict)  # the versions that marks may depend on, by name
+    key: str = ""  # the grading's key in the course's journal; it changes with all it depends on
     submission: str = ""  # a digest of what the student wrote
     path: str = ""  # where it came from, for people
-    timestamp: str | None = None  # when it was handed in, as far as that is known
-    late: bool = False  # whether Canvas marks it as handed in late; without a time, nothing else tells
+    timestamp: str | None = None  # when it was handed in, if known
+    late: bool = False  # whether Canvas marks it as late; without a timestamp, nothing else tells
     # A digest of each graded answer, by grade id: a person has to look again if it changes
     answers: dict[str, str] = field(default_factory=dict)
 
@@ -75,17 +75,17 @@ class Result:
 
 
 def write(path: Path, result: Result) -> None:
-    """As JSON; the file is replaced whole or not at all."""
+    """Write a result as JSON; the file is replaced as a whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, asdict(result))
 
 
 def read(path: Path) -> Result:
-    """What `write` wrote.
+    """Read a result that `write` wrote.
 
     Raises:
-        ValueError: if the file is no such record.
-        FileNotFoundError: if there is none.
+        ValueError: if the file is not such a record.
+        FileNotFoundError: if there is no such file.
     """
     try:
         return rebuilt(Result, read_json(path))
@@ -94,10 +94,10 @@ def read(path: Path) -> Result:
 
 
 def rebuilt(kind: Any, plain: Any) -> Any:
-    """What `dataclasses.asdict`, and JSON, have made plain; `kind` is the dataclass, or what a field of one is.
+    """The object that `dataclasses.asdict` and JSON made plain; `kind` is its dataclass, or a field's type.
 
     Raises:
-        AttributeError, KeyError, TypeError: if it is nothing of this kind.
+        AttributeError, KeyError, TypeError: if the plain value is not of this kind.
     """
     if is_dataclass(kind):
         kinds = get_type_hints(kind)

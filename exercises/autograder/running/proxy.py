@@ -1,8 +1,8 @@
-"""What a test cell sees in place of the learner's functions and objects, which live in another process.
+"""Stand-ins that a test cell sees for the learner's functions and objects, which live in another process.
 
-Called like themselves, or handed to `checks.check`. Gradients reach the tensors that were given: going backwards
-calls once more in the other process, with the same seed. Callables, generators and the like cannot be passed as
-arguments; of attributes, only methods are there; and what a module's parameters get, only a check sees.
+They are called like the originals, or passed to `checks.check`. Gradients reach the tensor arguments: the
+backward pass calls once more in the other process, with the same seed. Callables, generators and similar
+objects cannot be arguments; of attributes only methods exist; only a check sees the gradients of parameters.
 """
 
 import builtins
@@ -20,11 +20,11 @@ from transformer_lessons.checks.learner.transfer import mapped
 
 
 class LearnerError(Exception):
-    """An error of the learner's code, of a type that is not Python's own."""
+    """An error of the learner's code whose type is not Python's own, or cannot be raised here."""
 
 
 def _asks(verb: str) -> Callable[..., Reply]:
-    """A method of an adapter that has the other process's adapter do it."""
+    """An adapter method that has the other process's adapter do the work."""
 
     def ask(self: "Name", target: str, *args: Any, **kwargs: Any) -> Reply:
         return self._connection.reply(verb, self._known(target), *args, **kwargs)
@@ -33,12 +33,12 @@ def _asks(verb: str) -> Callable[..., Reply]:
 
 
 class Name:
-    """One of the learner's names: an `Adapter` for the checks, and called like what it stands for.
+    """A stand-in for one of the learner's names: an `Adapter` for the checks, and callable like the original.
 
     Args:
-        connection: to the process in which it is defined.
-        name: what it is called there; what a check calls it does not matter.
-        is_class: whether calling it makes an object.
+        connection: to the process in which the name is defined.
+        name: the name there; the name that a check uses does not matter.
+        is_class: whether calling it creates an object.
     """
 
     build, call, vjp = map(_asks, ("build", "call", "vjp"))
@@ -48,30 +48,30 @@ class Name:
         self._connection, self._name, self._is_class = connection, name, is_class
 
     def _known(self, target: str) -> str:
-        """Handles and given objects keep their names; anything else is what the check calls the learner's."""
+        """The target's name over there: handles and given objects keep theirs, others get the learner's."""
         if "#" in target or target.startswith("given."):
             return target
         return ".".join([self._name, *target.split(".")[1:]])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the learner's function returns; raises the error that it raises."""
+        """Return what the learner's function returns; raise the error that it raises."""
         if self._is_class:
             return Object(self._connection, _shown(self.build(self._name, _sent(args), kwargs)))
         return _called(self._connection, self._name, args, kwargs)
 
     def __repr__(self) -> str:
-        return "?"  # a test may look for letters in it
+        return "?"  # no letters, as a test may search the text for some
 
     def __getattr__(self, attribute: str) -> "Object":
         return getattr(Object(self._connection, self._name), attribute)
 
 
 class Object:
-    """An object of one of the learner's classes, or an attribute of something, which a test can only call.
+    """A stand-in for an object of one of the learner's classes, or an attribute; a test can only call it.
 
     Args:
-        connection: to the process in which it lives.
-        target: what it is called there.
+        connection: to the process in which the object lives.
+        target: its name there.
     """
 
     def __init__(self, connection: Connection, target: str):
@@ -80,7 +80,7 @@ class Object:
         self._connection, self.target = connection, target
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The object, called."""
+        """Call the object or method."""
         return _called(self._connection, self.target, args, kwargs)
 
     def __getattr__(self, attribute: str) -> "Object":
@@ -93,17 +93,17 @@ class Object:
         raise TypeError(f"{what}: a test can call what is the learner's, not look at its value")
 
     def train(self, mode: bool = True) -> "Object":
-        """A module into training mode."""
+        """Put a module into training mode."""
         _shown(self._connection.reply("train", self.target, mode))
         return self
 
     def eval(self) -> "Object":
-        """A module into evaluation mode."""
+        """Put a module into evaluation mode."""
         return self.train(False)
 
 
 def _called(connection: Connection, target: str, args: tuple, kwargs: dict) -> Any:
-    """Call, with a way back for gradients if any are asked for."""
+    """Call, with a backward pass if gradients are needed."""
     sent = _sent(args)
     inputs = {path: x for path, x in {**leaves(sent), **leaves(kwargs)}.items() if x.requires_grad}
     if not inputs or not torch.is_grad_enabled():
@@ -121,11 +121,11 @@ def _called(connection: Connection, target: str, args: tuple, kwargs: dict) -> A
 
 
 class _Attached(torch.autograd.Function):
-    """The node of the graph here that stands for the graph there."""
+    """The node of the autograd graph here that represents the graph in the other process."""
 
     @staticmethod
     def forward(ctx, reply, asked, paths, *inputs):
-        """The tensors that came; some of them no gradient can flow back from."""
+        """Return the tensors that arrived; mark those through which no gradient flows back."""
         found = list(leaves(reply.value).values())
         if len(reply.attached) != len(found):
             raise WireError("reply: attached to other outputs")
@@ -136,13 +136,13 @@ class _Attached(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, *cotangents):
-        """Ask for the gradients."""
+        """Ask the other process for the gradients."""
         arrived = ctx.asked(list(cotangents)).gradients
         return None, None, None, *(arrived.get(path) for path in ctx.paths)
 
 
 def _applied(connection: Connection, target: str, args: list, kwargs: dict) -> Any:
-    """Call; what the learner's code changed in place is changed here as well."""
+    """Call, and repeat here what the learner's code changed in place."""
     answer = answered(connection.ask("apply", [target, args, kwargs], {}))
     if type(answer) is not dict or answer.keys() != {"reply", "after"}:
         raise WireError("reply: other fields")
@@ -152,7 +152,7 @@ def _applied(connection: Connection, target: str, args: list, kwargs: dict) -> A
 
 
 def _take_over(mine: Any, theirs: Any) -> None:
-    """Put into lists and tensors what they hold there, as far as it has the same form."""
+    """Copy what lists and tensors hold there into those here, as far as they have the same form."""
     if isinstance(mine, Tensor):
         is_alike = isinstance(theirs, Tensor) and (theirs.shape, theirs.dtype) == (mine.shape, mine.dtype)
         if is_alike and not torch.equal(mine, theirs):
@@ -169,12 +169,12 @@ def _take_over(mine: Any, theirs: Any) -> None:
 
 
 def _sent(args: tuple) -> list:
-    """Arguments as the adapter takes them."""
+    """The arguments in the form that the adapter takes."""
     return [{"handle": arg.target} if isinstance(arg, Object) else arg for arg in args]
 
 
 def answered(value: Any) -> Any:
-    """What was asked for, unless a `Reply` came instead: then there was an error, which is raised here."""
+    """The value asked for; if a `Reply` came instead, there was an error, which is raised here."""
     if type(value) is dict and value.keys() == KINDS.keys():
         _shown(reply_of(value))
         raise WireError("reply: no answer")
@@ -182,16 +182,16 @@ def answered(value: Any) -> Any:
 
 
 def _shown(reply: Reply) -> Any:
-    """The value, or the learner's error, raised here."""
+    """The reply's value; if it has an error of the learner's, that is raised here."""
     if not reply.error:
         return reply.value
     told = LearnerError(f"{reply.error['type']}: {reply.error['message']}")
     type_ = getattr(builtins, reply.error["type"], None)
     if not (isinstance(type_, type) and issubclass(type_, Exception)) or issubclass(type_, StopIteration):
-        raise told  # to stop an iteration of the test's would leave out what it looks at
+        raise told  # StopIteration would end a test's loop early, so that it skips checks
     try:
         error = type_(reply.error["message"])
-    except TypeError:  # of the few that want more than a message
+    except TypeError:  # a few types need more than a message
         error = told
     raise error
 

@@ -1,6 +1,6 @@
-"""The learner's process: runs cells as a notebook does, and answers what the tests ask of what they defined.
+"""The learner's process: it runs cells as a notebook does, and answers what the tests ask about them.
 
-It holds no secrets, and what it replies is not believed: it is what the learner's code shows, and then judged.
+It holds no secrets. Its replies are not believed: they are what the learner's code shows, and then judged.
 """
 
 import json
@@ -26,31 +26,31 @@ from transformer_lessons.checks.learner.adapter import Reply, is_handle
 from transformer_lessons.checks.learner.local import Local
 from transformer_lessons.checks.learner.transfer import copied, outgoing, unlike_others
 
-MOST_NAMES = 2_000  # whose values the tests may look at
-MOST_LETTERS = 200_000  # of them all together; a number in a tensor counts as a letter,
-EACH = 15  # and any other value as so many, as a frame holds fewer of these
-SMALL = 2_000  # of a small value; these go first
+MOST_NAMES = 2_000  # names whose values the tests may look at
+MOST_LETTERS = 200_000  # characters of all values together; a number in a tensor counts as one character
+EACH = 15  # characters that any other value counts as, because a frame holds fewer of these
+SMALL = 2_000  # characters of a small value; these go first
 MOST_OUTPUT = 400_000  # characters of one cell's outputs, as JSON
 DEPTH = 8
 
 
 class TimeLimitError(BaseException):
-    """The cell or call took too long. Not an `Exception`, which many a loop would catch."""
+    """Raised when a cell or call takes too long; not an `Exception`, because many loops catch those."""
 
 
 def run(connection: socket.socket) -> None:
-    """Serve until the tests are done.
+    """Serve requests until the tests are done.
 
     Args:
-        connection: to the tests' process.
+        connection: a socket to the tests' process.
     """
     _load_data_in_one_process()
-    sys.path.insert(0, "")  # as in Jupyter: what a cell has written may be imported
+    sys.path.insert(0, "")  # as in Jupyter: files that a cell has written can be imported
     serve(connection, Learner(the_shell()).answer)
 
 
 def _load_data_in_one_process() -> None:
-    """Several would hand tensors over by sockets, which the box has not, and wait for each other forever."""
+    """Load in one process: workers pass tensors by sockets, which the box lacks, and would wait forever."""
     plain = DataLoader.__init__
 
     @wraps(plain)
@@ -65,10 +65,10 @@ class Learner:
     """A shell and what is defined in it.
 
     Args:
-        shell: in which cells run.
+        shell: the shell in which cells run.
 
     Attributes:
-        recorder: takes notes of what a person may want to look at, while answers are tested.
+        recorder: notes what a person may want to look at, while answers are tested.
     """
 
     def __init__(self, shell: Shell):
@@ -77,7 +77,7 @@ class Learner:
         self._local = Local(shell.user_ns)
 
     def answer(self, verb: str, args: list, kwargs: dict, seconds: float) -> Any:
-        """The plain value that answers a request, in time."""
+        """The plain value that answers a request, within the time limit."""
         try:
             with time_limit(seconds, TimeLimitError):
                 if verb == "cell":
@@ -88,35 +88,35 @@ class Learner:
                     return vars(getattr(self._local, verb)(*args, **kwargs))
         except TimeLimitError:
             return vars(Reply(error=TOO_LATE))
-        except Exception as error:  # of what is asked outside an adapter's care
+        except Exception as error:  # from a request that no adapter handles
             return vars(Reply(error={"type": type(error).__name__, "message": str(error)[:400], "line": ""}))
 
     def _cell(self, source: str) -> str:
-        """Run a cell; its outputs as JSON."""
+        """Run a cell and return its outputs as JSON."""
         try:
             outputs = self._shell.run(source)
         except TimeLimitError:
             outputs = [*self._shell.outputs, error_output("TimeLimitError", TOO_LATE["message"])]
-        self._local = Local(self._shell.user_ns)  # objects made for earlier tests are let go
+        self._local = Local(self._shell.user_ns)  # drops the objects made for earlier tests
         text = json.dumps(outputs, default=str)
         cut = {"output_type": "stream", "name": "stdout", "text": "[cut: too much output]\n"}
         return text if len(text) <= MOST_OUTPUT else json.dumps([cut])
 
     def _values(self) -> dict[str, list]:
-        """Of the names that were defined: ``["plain", value]``, or ``["object", kind]`` of any other.
+        """The defined names: ``["plain", value]``, or ``["object", kind]`` if the value is not plain.
 
-        All of them, as far as they can be sent together: functions and classes first, and small values.
+        All of them, as far as they fit into one reply: functions and classes come first, then small values.
         """
         hidden, user = self._shell.user_ns_hidden, self._shell.user_ns
         names = (name for name in user if type(name) is str and not name.startswith("_"))
-        own = {name: user[name] for name in names if name not in hidden}  # the shell's
+        own = {name: user[name] for name in names if name not in hidden}  # the hidden ones are the shell's
         names = sorted(own, key=lambda name: not callable(own[name]))[:MOST_NAMES]
         found = {name: ["object", "class" if isinstance(own[name], type) else "object"] for name in names}
         left = MOST_LETTERS
         for most in (SMALL, MOST_LETTERS):
             for name in [name for name in found if found[name][0] == "object"]:
                 room = _Room(min(most, left))
-                with suppress(Exception):  # of a value that is no plain one, or too large
+                with suppress(Exception):  # the value is not plain, or too large
                     value, left = _plain(own[name], room), left - room.taken
                     found[name] = ["plain", value]
         return found
@@ -125,7 +125,7 @@ class Learner:
         return self.recorder.notes
 
     def _apply(self, target: str, args: list, kwargs: dict) -> dict:
-        """Call, and show what the arguments are afterwards: a test may look whether they changed."""
+        """Call; return also the arguments as they are afterwards: a test may check whether they changed."""
         given = [copied(args), copied(kwargs)]
 
         def call() -> Any:
@@ -138,7 +138,7 @@ class Learner:
 
 @dataclass
 class _Room:
-    """For plain values, in letters as `EACH` counts them."""
+    """The room for plain values, in characters as `EACH` counts them."""
 
     most: int
     taken: int = 0
@@ -161,7 +161,7 @@ BUILT_IN = (*SCALAR, list, tuple, set, frozenset, range, dict)
 
 
 def _plain(value: Any, room: _Room, depth: int = 0) -> Any:
-    """A value as the tests may see it: a number, a text, a tensor or array, or lists and dicts of these.
+    """A value as the tests may see it: a number, a string, a tensor or array, or lists and dicts of these.
 
     Raises:
         TypeError: for anything else, or more than can be sent.
@@ -169,8 +169,8 @@ def _plain(value: Any, room: _Room, depth: int = 0) -> Any:
     room.take(EACH)
     if value is None or type(value) in (bool, np.bool_):
         return None if value is None else bool(value)
-    # Methods of a class that the learner has written may never come back, so they are not called: of what is
-    # derived from a built-in type, that type's are, and nothing else is a value.
+    # Methods of a class that the learner wrote may never return, so they are not called: for a subclass of a
+    # built-in type, that type's own methods are, and no other object of the learner's classes is a value.
     kind = next((kind for kind in BUILT_IN if issubclass(type(value), kind)), None)
     if kind in SCALAR:
         room.take(str.__len__(value) if kind is str else 0)

@@ -1,4 +1,4 @@
-"""The grader's end of the forking process: one submission after the other, each in processes of its own."""
+"""The grader's end of the forking process: it grades submissions one after another, in separate processes."""
 
 import json
 import math
@@ -19,8 +19,8 @@ from exercises.autograder.running.runner import Cell
 from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 
 ROOT = Path(__file__).resolve().parents[3]
-START = 120.0  # seconds for Python and torch to be imported on a slow machine
-# Python is told to take nothing from its environment; it finds the autograder where this file lies.
+START = 120.0  # seconds for starting Python and importing torch on a slow machine
+# Python is told to take nothing from its environment; it finds the autograder by this file's path.
 PROGRAM = """
 import sys
 from runpy import run_module
@@ -34,11 +34,11 @@ run_module("exercises.autograder.running.forker", run_name="__main__")
 
 
 class WorkerError(Exception):
-    """The learner's code could not be run, for a reason that is the grader's or the machine's."""
+    """Raised when the learner's code could not be run because of the grader or the machine."""
 
 
 class Worker:
-    """A forking process, started at first need."""
+    """A forking process, started when it is first needed."""
 
     def __init__(self):
         self._process: subprocess.Popen | None = None
@@ -46,7 +46,7 @@ class Worker:
         self._folder = TemporaryDirectory(prefix="box-", ignore_cleanup_errors=True)
 
     def close(self) -> None:
-        """End the process and all that it has forked."""
+        """End the process and everything that it has forked."""
         self._stop()
         self._folder.cleanup()
 
@@ -58,15 +58,15 @@ class Worker:
             self._process = None
 
     def grade(self, cells: list[Cell], limits: Limits, *, isolated: bool = True) -> Iterator[dict]:
-        """Run a notebook's code cells; yields the outcome of each, then what it took, and what was noted.
+        """Run a notebook's code cells; yield the outcome of each, then a dict with the time and the notes.
 
         Args:
-            cells: of one submission.
-            limits: of what it may use.
+            cells: the code cells of one submission.
+            limits: what the submission may use.
             isolated: False lets the learner's code do anything that the grader may.
 
         Raises:
-            WorkerError: if the processes cannot be started, or the forking one has ended.
+            WorkerError: if the processes cannot be started, break the protocol, or the forking one has ended.
         """
         self._start()
         ours, theirs = socket.socketpair()
@@ -75,7 +75,7 @@ class Worker:
             with theirs:
                 try:
                     socket.send_fds(self._line, [json.dumps(request).encode()], [theirs.fileno()])
-                except OSError as error:  # it was alive when it was asked
+                except OSError as error:  # it was alive when it was polled
                     raise WorkerError(f"the forking process: {error}") from None
             notes = yield from self._outcomes(ours, cells, limits)
         took = self._heard(limits.seconds + START)
@@ -86,9 +86,9 @@ class Worker:
     def _outcomes(
         self, tests: socket.socket, cells: list[Cell], limits: Limits
     ) -> Generator[dict, None, dict]:
-        """What the tests send, until they end; how long that may take is the forking process's to decide.
+        """Yield what the tests send, until they end; the forking process decides how long that may take.
 
-        Returns what was noted.
+        Returns the notes.
         """
         job = {"cells": len(cells), "cell_seconds": limits.cell_seconds, "seconds": limits.seconds}
         try:
@@ -115,7 +115,7 @@ class Worker:
         self._heard(START)
 
     def _heard(self, seconds: float) -> dict:
-        """What the forking process says next."""
+        """The next message of the forking process."""
         try:
             return receive(self._line, time.monotonic() + seconds)
         except (PeerGoneError, WireError) as error:
@@ -123,7 +123,7 @@ class Worker:
 
 
 def _environment(folder: str) -> dict[str, str]:
-    """Nothing of the grader's own environment, where passwords may be."""
+    """The process's environment: of the grader's own, which may hold passwords, only LD_LIBRARY_PATH."""
     return {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "LANG": "C.UTF-8",
@@ -136,7 +136,7 @@ def _environment(folder: str) -> dict[str, str]:
         "MKL_NUM_THREADS": "1",
         "TORCHDYNAMO_DISABLE": "1",  # torch.compile leaves a function as it is: there is no compiler in the box
         "MPLBACKEND": "module://matplotlib_inline.backend_inline",
-        "MPLCONFIGDIR": matplotlib.get_cachedir(),  # where the list of fonts is kept that takes long to make
+        "MPLCONFIGDIR": matplotlib.get_cachedir(),  # holds the list of fonts, which takes long to make
         "PYTHONHASHSEED": "0",
         "NBGRADER_EXECUTION": "autograde",
         **{name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
