@@ -91,7 +91,7 @@ def _works(action: Callable[[], object]) -> bool:
 
 
 def exposed(folders: list[Path]) -> list[str]:
-    """Which of these folders learners' code could read, as they lie where Python or its libraries do."""
+    """The given folders that learners' code could read, being inside those of Python or its libraries."""
     readable = [Path(folder) for folder in confine.readable_folders()]
     return [str(folder) for folder in folders if any(folder.resolve().is_relative_to(r) for r in readable)]
 

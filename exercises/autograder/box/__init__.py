@@ -1,1 +1,1 @@
-"""The box in which a learner's code runs; read `confine` first. `linux` is the kernel's calls for it."""
+"""The box in which a learner's code runs; read `confine` first. `linux` has the system calls for it."""

@@ -1,8 +1,8 @@
 """The box in which a learner's code runs: made of namespaces, Landlock, a filter of system calls, and limits.
 
-A process of its own view: no network, no other processes, of the file system nothing but Python and the libraries
-(read-only) and a small scratch folder in memory that vanishes with it. Every layer by itself would stop most of
-what code may try; they are all there, as each has had holes.
+A process in it sees no network, no other processes, and of the file system nothing but Python and the
+libraries (read-only) and a small scratch folder in memory that vanishes with the box. Every layer by itself
+would stop most of what code may try; all of them are there because each has had holes.
 """
 
 import os
@@ -19,9 +19,9 @@ import transformer_lessons
 from exercises.autograder.box import linux
 
 HOME = "/home/student"
-USER = 1000  # in the box
-NOBODY = 65533  # outside, if the grader runs as root
-SETUP = 20.0  # seconds in which a box must stand
+USER = 1000  # the user in the box
+NOBODY = 65533  # the same user outside, if the grader runs as root
+SETUP = 20.0  # seconds within which a box must be set up
 DEVICES = ("null", "zero", "full", "random", "urandom")
 NAMESPACES = (
     linux.USER | linux.MOUNTS | linux.NETWORK | linux.IPC | linux.PROCESSES | linux.HOST_NAME | linux.CGROUP
@@ -29,7 +29,7 @@ NAMESPACES = (
 
 
 class ConfinementError(Exception):
-    """A layer of the box could not be set up; nothing of the learner's has run."""
+    """Raised when a layer of the box could not be set up; nothing of the learner's has run."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class SandboxedProcess:
     """A process in a box."""
 
     pid: int  # of the keeper of its box, or its own where there is no box
-    connection: socket.socket  # to it
+    connection: socket.socket  # a socket to it
     # The signal that ends it: the keeper ends what is in its box first
     stop: int = signal.SIGTERM
 
@@ -47,7 +47,7 @@ class Limits:
     """What a submission may use."""
 
     cell_seconds: float = 30.0  # the wall-clock time of one cell, of the learner's or of the tests
-    seconds: float = 240.0  # likewise of the whole submission
+    seconds: float = 240.0  # the wall-clock time of the whole submission
     memory: int = 2 << 30  # bytes, beyond what Python and torch take by themselves
     scratch: int = 64 << 20  # bytes of files
     processes: int = 64  # processes and threads together
@@ -55,9 +55,9 @@ class Limits:
 
 
 def readable_folders() -> list[str]:
-    """What Python needs: its own folders, the system's libraries, and the course's package without the exercises.
+    """The folders Python needs: its own, the system's libraries, the course's package without the exercises.
 
-    A pitfall: a gradebook within one of these would be readable as well; the grader looks for that.
+    A pitfall: a gradebook inside one of these would be readable as well; the grader checks for that.
     """
     kept: list[Path] = []
     for path in sorted({p.resolve() for p in map(Path, known_as()) if p.exists()}):
@@ -67,7 +67,7 @@ def readable_folders() -> list[str]:
 
 
 def known_as() -> list[str]:
-    """What Python calls these folders; a link may be on the way to where they lie."""
+    """The names by which Python knows these folders; a symbolic link may be on the way to the folder."""
     package = os.path.dirname(os.path.abspath(transformer_lessons.__file__))
     return ["/usr", "/lib", "/lib64", "/bin", sys.base_prefix, sys.prefix, package]
 
@@ -75,16 +75,16 @@ def known_as() -> list[str]:
 def spawn_sandboxed(
     work: Callable[[socket.socket], None], folder: str, limits: Limits, close: tuple = ()
 ) -> SandboxedProcess:
-    """Fork a process that does this in a box of its own, and nothing else.
+    """Fork a process that does `work` in a box of its own, and nothing else.
 
     Args:
         work: gets the box's end of a socket, and no other open file.
-        folder: an empty one, where the box's file system is put together. Nothing of it shows outside.
-        limits: of what the code may use.
-        close: what is closed in the new process at once.
+        folder: an empty one, where the box's file system is put together. Nothing of it is visible outside.
+        limits: what the code may use.
+        close: what the new process closes at once.
 
     Raises:
-        ConfinementError: if a layer cannot be had; nothing has been done then.
+        ConfinementError: if a layer cannot be set up; nothing has been done then.
     """
     ours, theirs = socket.socketpair()
     ours.settimeout(SETUP)
@@ -102,14 +102,14 @@ def spawn_sandboxed(
 
 
 def end(boxed: SandboxedProcess) -> None:
-    """End all that is in a box."""
+    """End everything in a box."""
     boxed.connection.close()
     os.kill(boxed.pid, boxed.stop)
     os.waitpid(boxed.pid, 0)
 
 
 def forked(work: Callable[[], None], close: tuple) -> int:
-    """A child that does this and ends, whatever happens; the files it does not need are closed in it."""
+    """Fork a child that closes files not needed, does `work` and ends, whatever happens; return its id."""
     pid = os.fork()
     if pid:
         return pid
@@ -129,7 +129,7 @@ def _hear(connection: socket.socket, expected: bytes) -> None:
 
 
 def _be_boxed(work: Callable, folder: str, limits: Limits, keep: socket.socket) -> None:
-    """In the new process, which becomes the box's keeper; what goes on within is the keeper's child."""
+    """Build the box, in the new process, which becomes its keeper; its child does what goes on within."""
     try:
         held = memory_in_use()
         _leave(folder, limits, keep)
@@ -145,7 +145,7 @@ def _be_boxed(work: Callable, folder: str, limits: Limits, keep: socket.socket) 
 
 
 def _leave(folder: str, limits: Limits, keep: socket.socket) -> None:
-    """New namespaces, and in them a file system that holds nothing to find or to break."""
+    """Enter new namespaces, and in them a file system that holds nothing to find or to break."""
     linux.die_with_parent()
     if os.geteuid() == 0:
         os.setgroups([])
@@ -160,9 +160,9 @@ def _leave(folder: str, limits: Limits, keep: socket.socket) -> None:
 
 
 def _map_users(pid: int) -> None:
-    """Give a process that has just left for a user namespace its user; only the process that forked it may.
+    """Map the user of a process that has just entered a new user namespace; only the one that forked it may.
 
-    Root is mapped as well, for the mounts, if the grader is root; the learner's code never runs as that.
+    Root is mapped as well, for the mounts, if the grader is root; the learner's code never runs as root.
     """
     process = Path(f"/proc/{pid}")
     (process / "setgroups").write_text("deny")
@@ -173,10 +173,10 @@ def _map_users(pid: int) -> None:
 
 
 def _build_root(folder: str, limits: Limits) -> None:
-    """Of the old file system only what is readable is taken along; then it is let go."""
+    """Build the new root, which has only what is readable of the old file system; then detach the old one."""
     linux.mount("none", "/", None, linux.RECURSIVE | linux.PRIVATE)
     linux.mount("tmpfs", folder, "tmpfs", linux.NO_SUID | linux.NO_DEVICES, "mode=755,size=1m")
-    _build_scratch(folder, limits.scratch)  # first, as what is readable may lie in one of its places
+    _build_scratch(folder, limits.scratch)  # first, as what is readable may be inside one of its places
     for path in readable_folders():
         _bind(path, folder + path, linux.RECURSIVE)
         linux.mount("none", folder + path, None, linux.BIND | linux.REMOUNT | linux.READ_ONLY | _kept(path))
@@ -194,7 +194,7 @@ def _build_root(folder: str, limits: Limits) -> None:
 
 
 def _build_scratch(folder: str, size: int) -> None:
-    """The only place to write, under three names."""
+    """Build the only place to write, under three names."""
     options = f"mode=700,uid={USER},gid={USER},size={size},nr_inodes=2048"
     os.makedirs(folder + HOME)
     linux.mount("tmpfs", folder + HOME, "tmpfs", linux.NO_SUID | linux.NO_DEVICES | linux.NO_EXEC, options)
@@ -212,13 +212,13 @@ def _bind(source: str, target: str, flags: int) -> None:
 
 
 def _kept(path: str) -> int:
-    """How a folder is mounted already; a user namespace may add to that, not take away."""
+    """The flags with which a folder is mounted already; a user namespace may add to them, not remove any."""
     flags = os.statvfs(path).f_flag
     return flags & (os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC) | linux.NO_SUID | linux.NO_DEVICES
 
 
 def _keeper(child: int) -> None:
-    """Wait for the box's first process, whose end ends all others in it; told to end, end that."""
+    """Wait for the box's first process, whose end ends all others in it; told to end, kill that process."""
     signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGKILL))
     _close_all()
     os.waitpid(child, 0)
@@ -226,7 +226,7 @@ def _keeper(child: int) -> None:
 
 
 def _settle(limits: Limits, held: dict[str, int], keep: socket.socket) -> None:
-    """In the box: an ordinary user without rights to regain, with limits."""
+    """Become, in the box, an ordinary user who has limits and no rights to regain."""
     linux.die_with_parent()
     os.setsid()
     os.setresgid(USER, USER, USER)
@@ -242,17 +242,17 @@ def _settle(limits: Limits, held: dict[str, int], keep: socket.socket) -> None:
 
 
 def memory_in_use() -> dict[str, int]:
-    """The bytes that Python and torch hold already: of data, and of all that is mapped."""
+    """The bytes that Python and torch hold already: of data, and of everything that is mapped."""
     status = Path("/proc/self/status").read_text()
     found = dict(re.findall(r"^(VmData|VmSize):\s+(\d+) kB$", status, re.MULTILINE))
     return {name: 1024 * int(size) for name, size in found.items()}
 
 
 def _limit(limits: Limits, held: dict[str, int]) -> None:
-    """Limits that the kernel keeps; a hard limit cannot be raised again."""
+    """Set limits that the kernel enforces; a hard limit cannot be raised again."""
     wanted = {
         resource.RLIMIT_DATA: held["VmData"] + limits.memory,
-        resource.RLIMIT_AS: held["VmSize"] + limits.memory,  # shared memory is no data
+        resource.RLIMIT_AS: held["VmSize"] + limits.memory,  # shared memory does not count as data
         resource.RLIMIT_FSIZE: limits.scratch,
         resource.RLIMIT_NOFILE: 256,
         resource.RLIMIT_NPROC: limits.processes,
@@ -266,7 +266,7 @@ def _limit(limits: Limits, held: dict[str, int]) -> None:
 
 
 def _close_all(but: int = -1) -> None:
-    """Close every open file but one; input and output become nothing."""
+    """Close every open file but one; standard input, output and error become /dev/null."""
     nothing = os.open("/dev/null", os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nothing, number)

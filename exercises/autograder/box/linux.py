@@ -1,4 +1,4 @@
-"""The Linux system calls of a sandbox that Python has no names for; all raise `OSError`."""
+"""The Linux system calls that the sandbox needs and Python does not provide; all raise `OSError`."""
 
 import ctypes
 import os
@@ -32,10 +32,10 @@ NUMBERS = {
     "x86_64": {name: int(number) for name, number, _ in _SPLIT},
     "aarch64": {name: int(number) for name, _, number in _SPLIT},
 }
-AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # how a filter knows the machine
-# By their arguments, or with another answer than "not permitted".
+AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # how a filter recognises the machine
+# Judged by their arguments, or refused with another answer than "not permitted".
 JUDGED = {"clone", "clone3", "socket", "socketpair", "prctl"}
-LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446  # on all machines
+LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446  # the same on all machines
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -48,7 +48,7 @@ def _checked(result: int, what: str) -> int:
 
 
 def unshare(flags: int) -> None:
-    """Leave namespaces for new ones; that of processes holds from the next child on."""
+    """Move into new namespaces; a new one of processes takes effect from the next child on."""
     _checked(_libc.unshare(flags), "unshare")
 
 
@@ -60,7 +60,7 @@ def mount(source: str, target: str, kind: str | None, flags: int, options: str =
 
 
 def unmount(target: str) -> None:
-    """Detach a file system, once nobody uses it any more."""
+    """Detach a file system; it is released once nobody uses it any more."""
     _checked(_libc.umount2(os.fsencode(target), DETACH), f"umount {target}")
 
 
@@ -71,28 +71,28 @@ def pivot_root(new: str, old: str) -> None:
 
 
 def die_with_parent() -> None:
-    """Be killed when the parent ends. Changing user or capabilities forgets it."""
+    """Be killed when the parent ends. Changing user or capabilities cancels this."""
     _checked(_libc.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0), "prctl")
 
 
 def set_dumpable(on: bool) -> None:
-    """Whether other processes of the same user may look into this one: its memory, files, and by ptrace."""
+    """Set whether other processes of the same user may look into this one: memory, files, and by ptrace."""
     _checked(_libc.prctl(PR_SET_DUMPABLE, int(on), 0, 0, 0), "prctl")
 
 
 def drop_capabilities() -> None:
-    """All of them; and no program that is started can bring any back."""
+    """Drop all capabilities; no program that is started can bring any back."""
     header, none = struct.pack("<Ii", 0x20080522, 0), bytes(24)
     _checked(_libc.capset(header, none), "capset")
     _checked(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")
 
 
 def landlock_version() -> int:
-    """Which version of Landlock the kernel has; 0 for none."""
+    """The version of Landlock that the kernel has; 0 for none."""
     return max(0, _libc.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1))
 
 
-# What version of Landlock is the first to know a right: bits of access to files, to the network, and of scope.
+# The first version of Landlock to know a right: bits for access to files and to the network, and for scope.
 _EXECUTE, _WRITE, _READ, _LIST, _TRUNCATE, _DEVICE = 1, 2, 4, 8, 1 << 14, 1 << 15
 _FILE_RIGHTS = ((1, (1 << 13) - 1), (2, 1 << 13), (3, _TRUNCATE), (5, _DEVICE))
 _NETWORK_RIGHTS = 0b11  # since 4: to bind and to connect by TCP
@@ -101,7 +101,7 @@ _OF_FILES = _EXECUTE | _WRITE | _READ | _TRUNCATE | _DEVICE
 
 
 def landlock(readable: Iterable[str], writable: Iterable[str], devices: Iterable[str]) -> None:
-    """From now on, open nothing but this: neither this process nor any that it starts.
+    """From now on, open nothing but this, neither in this process nor in any that it starts.
 
     Args:
         readable: folders to read, list and execute from.
@@ -137,19 +137,19 @@ def _allow(rules: int, path: str, rights: int) -> None:
 # The instructions of a filter of system calls: load a word, compare, return a verdict.
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
-_NUMBER, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16  # where they lie in what a filter is shown
+_NUMBER, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16  # their offsets in the data that a filter is shown
 _NEW_NAMESPACES = 0x7E020080
 _EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
 _AF_UNIX = 1
 
 
 def restrict_calls() -> None:
-    """Refuse the system calls that no exercise needs and that lead out of, or deep into, the kernel.
+    """Refuse the system calls that no exercise needs and that lead out of the box, or deep into the kernel.
 
-    New namespaces and mounts, sockets (a pair within the process stays possible), tracing, keys, BPF, io_uring,
-    kernel modules and the kernel's log, memory that no limit counts. New sessions, as the scheduler gives each
-    its share of the machine, and other boxes would get the less. `clone3` hides its flags from a filter, so it is
-    said not to exist; C libraries then use `clone`.
+    These are new namespaces and mounts, sockets (a pair within the process stays possible), tracing, keys,
+    BPF, io_uring, kernel modules and the kernel's log, memory that no limit counts. New sessions, too: the
+    scheduler gives each its share of the machine, and other boxes would get less. `clone3` hides its flags
+    from a filter, so it is reported not to exist; C libraries then use `clone`.
     """
     numbers = NUMBERS[MACHINE]
     program = [(_LOAD, 0, 0, _MACHINE), (_EQUAL, 1, 0, AUDIT[MACHINE]), (_RETURN, 0, 0, _KILL)]
@@ -173,7 +173,7 @@ def restrict_calls() -> None:
 def _refused_if(
     number: int, comparison: int, value: int, is_not: bool = False
 ) -> list[tuple[int, int, int, int]]:
-    """Refuse a call if its first argument compares so, or if it does not; other calls pass on to what follows."""
+    """Refuse a call whose first argument compares so (`is_not`: does not); others pass on to what follows."""
     return [
         (_EQUAL, 0, 4, number),
         (_LOAD, 0, 0, _FIRST_ARGUMENT),

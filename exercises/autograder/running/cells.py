@@ -1,7 +1,7 @@
-"""A notebook's cells without a kernel: IPython's own shell, its outputs collected as nbformat has them.
+"""Running a notebook's cells without a kernel: IPython's own shell, with its outputs in nbformat's form.
 
-Magics, `!commands`, top-level ``await``, ``display`` and inline figures work as in Jupyter; what asks for a
-person at a keyboard does not.
+Magics, `!commands`, top-level ``await``, ``display`` and inline figures work as in Jupyter; whatever asks for
+a person at a keyboard does not.
 """
 
 import builtins
@@ -17,12 +17,12 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 TEXT = 20_000  # the longest text that one output keeps
-OUTPUTS = 200  # of one cell
+OUTPUTS = 200  # the most outputs of one cell
 PICTURES = 150_000  # the longest picture, in base64
 
 
 class _Stream(io.TextIOBase):
-    """`sys.stdout` or `sys.stderr`: what is written becomes outputs."""
+    """A replacement of `sys.stdout` or `sys.stderr` that turns what is written into outputs."""
 
     encoding = "utf-8"
 
@@ -38,10 +38,10 @@ class _Stream(io.TextIOBase):
 
 
 class Outputs(list):
-    """What a cell has shown so far, within bounds."""
+    """The outputs of a cell so far, within bounds."""
 
     def stream(self, name: str, text: str) -> None:
-        """Text printed; successive texts are one output."""
+        """Add printed text; successive texts are one output."""
         last = self[-1] if self else {}
         if last.get("output_type") != "stream" or last["name"] != name:
             last = {"output_type": "stream", "name": name, "text": ""}
@@ -53,14 +53,14 @@ class Outputs(list):
             last["text"] += text
 
     def shown(self, kind: str, data: dict, metadata: dict, **more: Any) -> None:
-        """Something displayed, in one or several forms."""
+        """Add something displayed, in one or several forms."""
         kept = {mime: value for mime, value in data.items() if _is_small(mime, value)}
         if data and not kept:
             kept = {"text/plain": "[cut: too large an output]"}
         self.add({"output_type": kind, "data": kept, "metadata": metadata or {}, **more})
 
     def add(self, output: dict) -> None:
-        """One more, unless there are too many."""
+        """Add one more output, unless there are too many."""
         if len(self) < OUTPUTS:
             self.append(output)
 
@@ -71,7 +71,7 @@ def _is_small(mime: str, value: Any) -> bool:
 
 
 class _Publisher(DisplayPublisher):
-    """`display`."""
+    """The publisher behind `display`."""
 
     def publish(self, data, metadata=None, **_):
         self.parent.outputs.shown("display_data", data, metadata)
@@ -81,7 +81,7 @@ class _Publisher(DisplayPublisher):
 
 
 class _Hook(DisplayHook):
-    """The value of a cell's last line."""
+    """The hook that shows the value of a cell's last line."""
 
     def write_output_prompt(self):
         pass
@@ -99,17 +99,17 @@ class Shell(InteractiveShell):
     display_pub_class = _Publisher
     displayhook_class = _Hook
 
-    outputs = Outputs()  # of the cell that runs
+    outputs = Outputs()  # of the running cell
 
     def enable_gui(self, gui=None):
-        """There is none."""
+        """Do nothing: there is no GUI."""
 
     def ask_exit(self):
-        """`exit` and `quit` end the cell."""
+        """End the cell, for `exit` and `quit`."""
         raise SystemExit
 
     def system(self, cmd):
-        """A command after ``!``, its output collected; IPython's own wants a terminal."""
+        """Run a command after ``!`` and collect its output; IPython's own method wants a terminal."""
         sys.stdout.write(self.getoutput(cmd, split=False, depth=1))
 
     def _showtraceback(self, etype, evalue, stb):
@@ -117,10 +117,10 @@ class Shell(InteractiveShell):
         self.outputs.add(error_output(name, _text(evalue), [str(line)[:TEXT] for line in stb]))
 
     def run(self, source: str) -> list[dict]:
-        """Run one cell; its outputs, of which an exception is one."""
+        """Run one cell and return its outputs, an exception included."""
         self.outputs = Outputs()
         with redirect_stdout(_Stream("stdout", self)), redirect_stderr(_Stream("stderr", self)):
-            self.loop_runner(self._run(source))  # one loop for all cells, as tasks may go on
+            self.loop_runner(self._run(source))  # one event loop for all cells, as tasks may go on
         return list(self.outputs)
 
     async def _run(self, source: str) -> None:
@@ -136,7 +136,7 @@ class Shell(InteractiveShell):
 
 
 def error_output(name: str, text: str, traceback: list[str] | None = None) -> dict:
-    """What a cell shows that ends with an error."""
+    """The output of a cell that ends with an error."""
     lines = [f"{name}: {text}"] if traceback is None else traceback
     return {"output_type": "error", "ename": name, "evalue": text, "traceback": lines}
 
@@ -153,7 +153,7 @@ def _no_keyboard(*_: Any) -> str:
 
 
 def the_shell() -> Shell:
-    """The process's shell, in which figures are drawn inline; of history, a file and a thread, there is none."""
+    """The process's shell, which draws figures inline and keeps no history (a file and a thread)."""
     if not Shell.initialized():
         settings = {"HistoryManager": {"enabled": False}, "InteractiveShell": {"colors": "nocolor"}}
         shell = Shell.instance(config=Config(settings))

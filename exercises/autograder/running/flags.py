@@ -1,7 +1,7 @@
-"""Hints for a person: what solves a task by a library's call, or takes the package's own answer.
+"""Hints for a person: code that solves a task by a library's call, or that takes the package's own answer.
 
-The text of a submission shows what is imported of the package; what is called is noted while it runs. No mark
-depends on them: the learner's code may forge the notes or stop them, and a student who wants to can hide.
+A submission's text shows what it imports from the package; calls are noted while it runs. No mark depends on
+these hints: the learner's code may forge or suppress the notes, and a student who wants to can hide.
 """
 
 import ast
@@ -20,14 +20,14 @@ from torch.overrides import TorchFunctionMode
 from exercises.autograder.intake.cells import shown
 from exercises.autograder.result import Flag
 
-PARSED = 100_000  # characters of a cell
+PARSED = 100_000  # characters of the longest cell that is parsed
 MAGIC = re.compile(r"^(\s*)[%!].*$", re.MULTILINE)
 TASK = re.compile(r"checks\.(?:check|require)\(\s*\"(\w+)\"")
 LINE = 200  # the longest line or name in a flag or a note
-MOST = 100  # flags, and notes
-FRAMES = 500  # that are looked through for a cell
+MOST = 100  # the most flags, and the most notes
+FRAMES = 500  # the most stack frames searched for a cell
 
-# Other people's models, layers, decoders and scores. Not einops: it moves axes.
+# Libraries with ready-made models, layers, decoders and scores. Not einops: it only moves axes.
 READY = set(
     "evaluate fairseq flash_attn keras nltk rotary_embedding_torch sacrebleu tensorflow timm torchmetrics "
     "torchtext torchtune transformers x_transformers xformers".split()
@@ -35,7 +35,7 @@ READY = set(
 
 PACKAGE = "transformer_lessons"
 CHECKS = f"{PACKAGE}.checks"
-MODULES = {PACKAGE, CHECKS}  # which may be imported, and of which this may be used:
+MODULES = {PACKAGE, CHECKS}  # modules that may be imported, and what may be used of them:
 OPEN = {
     f"{PACKAGE}.__version__",
     *(f"{CHECKS}.{name}" for name in ("check", "require", "tasks", "Report")),
@@ -44,13 +44,13 @@ OPEN = {
 
 
 def seen(cells: Iterable[tuple[str | None, str]], given: Mapping[str, str], notes: Any) -> list[Flag]:
-    """What a person should look at in a submission; each thing once in a cell, at its first line.
+    """What a person should look at in a submission: for each cell, each thing once, at its first line.
 
     Args:
         cells: grade id (None for a cell of the learner's own) and text of the learner's code cells.
         given: the assignment's own code cells by grade id; what "…imports" imports may be used.
         notes: what was called while it ran: a list of {"name": …, "line": …}, from the learner's process.
-            Whatever has another form, means nothing, or is too much, is left out.
+            Anything that has another form, has no meaning, or is too much, is left out.
     """
     trees = [(cell, text.splitlines(), tree) for cell, text in cells if (tree := _parsed(text))]
     imports = (_parsed(text) for cell, text in given.items() if cell.endswith("imports"))
@@ -79,7 +79,7 @@ def seen(cells: Iterable[tuple[str | None, str]], given: Mapping[str, str], note
 
 
 def answered(given: Mapping[str, str]) -> dict[str, set[str]]:
-    """The tasks that an answer cell is for: those that are checked in the cells whose ids begin alike.
+    """The tasks of each answer cell: those that are checked in cells whose ids begin like its own.
 
     Args:
         given: the assignment's own code cells, by grade id.
@@ -95,11 +95,11 @@ def answered(given: Mapping[str, str]) -> dict[str, set[str]]:
 
 
 def _parsed(text: str) -> ast.Module | None:
-    """As Python, with or without IPython's magics; None for what does not run anyway."""
+    """The syntax tree of a cell, if need be without IPython's magics; None if too long or not runnable."""
     for python in (text, MAGIC.sub(r"\1pass", text)) if len(text) <= PARSED else ():
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of strange escapes
+                warnings.simplefilter("ignore")  # about invalid escapes
                 return ast.parse(python)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
@@ -107,7 +107,7 @@ def _parsed(text: str) -> ast.Module | None:
 
 
 def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """The names that imports give, with the full names of what they stand for."""
+    """The names that imports define, each with the full name of what was imported."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -119,7 +119,7 @@ def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def _taken(tree: ast.Module, names: Mapping[str, str]) -> Iterator[tuple[int, str]]:
-    """The line and the full name of whatever is imported, or used by a name that an import gave."""
+    """The line and the full name of everything that is imported, or used by an imported name."""
     for node in ast.walk(tree):
         match node:
             case ast.Import():
@@ -133,7 +133,7 @@ def _taken(tree: ast.Module, names: Mapping[str, str]) -> Iterator[tuple[int, st
 
 
 def _elsewhere(trees: Iterable[tuple[str | None, ast.Module]]) -> Iterator[tuple[str, str]]:
-    """Answers that still raise what was handed out, by cell and name, of which another cell has a definition."""
+    """The cell and name of answers that still raise as handed out, although an own cell defines them."""
     found: dict[str, dict[str | None, bool]] = {}
     for cell, tree in trees:
         for node in tree.body:
@@ -146,7 +146,7 @@ def _elsewhere(trees: Iterable[tuple[str | None, ast.Module]]) -> Iterator[tuple
 
 
 def _about(full: str, allowed: set[str], *, is_answer: bool) -> tuple[str, str] | None:
-    """Kind and text of the flag that a name deserves, if any; who compares may use any library."""
+    """The kind and text of the flag for a used name, or None; outside answers, any library may be used."""
     root = full.split(".")[0]
     if root in READY and is_answer:
         return "library", f"Uses {root}, which may have it ready-made."
@@ -164,19 +164,19 @@ def _is_note(note: Any) -> bool:
 
 # ---- What solves a task
 
-# Functions of torch's, and optimizers, that solve a task; layers call these. What is not named is a part of an
-# answer, and no answer: F.embedding, F.softmax, F.elu, torch.tril, F.kl_div, pad_sequence, clip_grad_norm_, …
+# Torch's functions and optimisers that solve a task; layers call these. What is not listed may be part of an
+# answer, not all of it: F.embedding, F.softmax, F.elu, torch.tril, F.kl_div, pad_sequence, clip_grad_norm_, …
 ATTENTION = {"scaled_dot_product_attention", "flex_attention"}
-HEADS = {"multi_head_attention_forward"}  # which nn.Transformer and its layers call, too
+HEADS = {"multi_head_attention_forward"}  # nn.Transformer and its layers call it, too
 BATCH_NORM = {"batch_norm", "instance_norm"}
 CROSS_ENTROPY = {"cross_entropy", "linear_cross_entropy"}
 SOLVES: dict[str, set[str]] = {
     **dict.fromkeys(("masked_self_attention", "scaled_dot_product_attention"), ATTENTION | HEADS),
     **dict.fromkeys(("grouped_query", "tiled_attention"), ATTENTION | HEADS),  # the first by enable_gqa
     "soft_capped_attention": {"flex_attention"},
-    "multi_head": HEADS,  # the attention within it is handed over
+    "multi_head": HEADS,  # the attention inside it is provided
     **dict.fromkeys(("layer", "decoder_layer", "decoder_layer_step", "transformer"), HEADS),
-    # All of them, once axes are moved: over the features of one position, or in one group.
+    # All of these can, once axes are moved: over the features of one position, or in one group.
     "layer_norm": BATCH_NORM | {"layer_norm", "group_norm"},
     **dict.fromkeys(("batch_norm", "masked_batch_norm"), BATCH_NORM),
     "rms_norm": {"rms_norm"},
@@ -185,7 +185,7 @@ SOLVES: dict[str, set[str]] = {
     "adam_step": {"Adam", "AdamW"},
     "scaled_step": {"GradScaler"},
 }
-# What a task is about, or may well use, where it solves another task of the same assignment.
+# What a task is about, or may well use, although it solves another task of the same assignment.
 ORDINARY = {
     "cached_attention_step": ATTENTION,
     "attention_test": ATTENTION,
@@ -195,7 +195,7 @@ WATCHED = set().union(*SOLVES.values())
 
 
 def _about_call(name: str, tasks: Collection[str]) -> str:
-    """The text of the flag that something watched deserves; "" if it solves no task, or one is about using it."""
+    """The text of the flag for a watched call; "" if it solves no task, or one task is about using it."""
     those = sorted(task for task in tasks if name in SOLVES.get(task, ()))
     if not those or any(name in ORDINARY.get(task, ()) for task in tasks):
         return ""
@@ -206,15 +206,16 @@ def _about_call(name: str, tasks: Collection[str]) -> str:
 
 
 class LibraryCallRecorder(TorchFunctionMode):
-    """Notes which watched functions of torch's are called while it is active, whatever the code calls them.
+    """A mode that notes calls of the watched torch functions while it is active, however the code calls them.
 
-    It sees them through aliases, ``getattr``, modules and ``torch.ops``, and it sees an optimizer's step. It does
-    not see another thread, what a torch.autograd.Function calls on the way back, or what `torch.jit` and
-    `torch.compile` made before. Results, gradients and dtypes are those without it, except that in evaluation
-    nn.MultiheadAttention and nn.TransformerEncoderLayer take their slow path, which may differ in the last digit.
+    It sees them through aliases, ``getattr``, modules and ``torch.ops``, and it sees an optimiser's step. Not
+    seen are other threads, backward calls of a torch.autograd.Function, and what `torch.jit` and
+    `torch.compile` made before. Results, gradients and dtypes are unchanged, except that in evaluation
+    nn.MultiheadAttention and nn.TransformerEncoderLayer take their slow path, which may differ in the last
+    digit.
 
-    A call on a few numbers takes about 2.5 times as long, 2.2 times because there is a mode at all; an encoder
-    layer on 64 · 64 · 64 numbers takes as long as without.
+    A call on a few numbers takes about 2.5 times as long, 2.2 times because there is a mode at all; an
+    encoder layer on 64 · 64 · 64 numbers takes as long as without.
     """
 
     def __init__(self):
@@ -234,7 +235,7 @@ class LibraryCallRecorder(TorchFunctionMode):
 
     def _calls(self, name: str) -> None:
         self._known.add(name)
-        # A scaler calls kernels only; an overload's name goes on behind a point.
+        # A GradScaler calls only kernels; an overload's name has a suffix after a dot.
         whole = "GradScaler" if name.startswith("_amp_") else name.partition(".")[0]
         if whole in WATCHED:
             note = {"name": whole, "line": _line_of(sys._getframe(1))[:LINE]}
@@ -249,10 +250,10 @@ class LibraryCallRecorder(TorchFunctionMode):
 
 
 def _line_of(frame: FrameType) -> str:
-    """The line of the learner's cell that a call came from, as IPython left it in `linecache`, or ""."""
+    """The line of the learner's cell that a call came from, as IPython stored it in `linecache`, or ""."""
     callers = (caller for caller, _ in islice(walk_stack(frame), FRAMES))
     cell = next((one for one in callers if one.f_code.co_filename.startswith("<ipython-input")), None)
     try:
         return sys.modules["linecache"].cache[cell.f_code.co_filename][2][cell.f_lineno - 1].strip()
-    except Exception:  # there is no cell, or its code has changed what is kept there
+    except Exception:  # there is no cell, or its code has changed what is stored there
         return ""

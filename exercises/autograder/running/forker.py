@@ -1,8 +1,8 @@
-"""The process that imports torch once and forks two processes for each submission: the learner's and the tests'.
+"""The process that imports torch once and forks two processes per submission: the learner's and the tests'.
 
-It is started with a clean environment, reads nothing of any course, and learns of a submission no more than how
-long it may take: so the learner's process, a copy of it, holds no secret. The tests' process gets the master's
-cells from the grader itself, through a socket that this process only hands on.
+It is started with a clean environment, reads nothing of any course, and learns no more about a submission
+than its limits; so the learner's process, a copy of it, holds no secret. The tests' process gets the master's
+cells from the grader itself, through a socket that this process only passes on.
 """
 
 import gc
@@ -26,16 +26,16 @@ from exercises.autograder.running import cells, runner, student
 from exercises.autograder.running.wire import send
 from transformer_lessons import checks
 
-KILL_AFTER_SECONDS = 5.0  # seconds after which tests that should have ended by themselves are ended
+KILL_AFTER_SECONDS = 5.0  # seconds after which tests that should have ended by themselves are killed
 TESTS_MEMORY = 3 << 28  # bytes that a test may use, whatever the learner's process sends
-POLL_SECONDS = 0.05  # seconds between two looks at the memory of a box
-MOST = 65_536  # bytes of a request
+POLL_SECONDS = 0.05  # seconds between two checks of a box's memory
+MOST = 65_536  # the most bytes of a request
 PROCESSES = Path("/proc")
 FILLED = re.compile(r"^Rss(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)  # without files, which are read-only
 
 
 def main(grader: socket.socket) -> None:
-    """Fork for one request after the other, until the grader ends.
+    """Fork for one request after another, until the grader ends.
 
     Args:
         grader: sends requests, each with the tests' end of a socket, and gets a reply to each.
@@ -43,7 +43,7 @@ def main(grader: socket.socket) -> None:
     linux.set_dumpable(False)
     _warm_up()
     gc.collect()
-    gc.freeze()  # what is here now is never collected, so that the children's copies stay shared
+    gc.freeze()  # what exists now is never collected, so that its pages stay shared with the children
     send(grader, {}, math.inf)  # ready
     while True:
         text, files, _, _ = socket.recv_fds(grader, MOST, 1)
@@ -67,7 +67,7 @@ class _Processes:
         self._watch: Watchdog | None = None
 
     def run(self) -> dict:
-        """Fork the tests, and for them as many learners' processes as they ask for; what that took."""
+        """Fork the tests, and as many learners' processes as they ask for; return the time taken."""
         began = time.monotonic()
         ours, theirs = socket.socketpair()
         tests = confine.forked(lambda: self._be_the_tests(theirs), (ours,))
@@ -83,7 +83,7 @@ class _Processes:
         return {"seconds": time.monotonic() - began}
 
     def _supply(self, tests: socket.socket, deadline: float) -> None:
-        """A learner's process for each byte that the tests send, until they end or their time is over."""
+        """Start a learner's process for each byte that the tests send, until they end or their time is up."""
         while (left := deadline - time.monotonic()) > 0:
             ready, _, _ = select.select([tests], [], [], min(left, POLL_SECONDS if self._learner else left))
             if not ready:
@@ -100,7 +100,7 @@ class _Processes:
             self._learner.connection.close()
 
     def _started(self, others: tuple) -> confine.SandboxedProcess:
-        """A learner's process, in its box."""
+        """Start a learner's process, in its box if it is isolated."""
         if self._isolated:
             return confine.spawn_sandboxed(student.run, self._folder, self._limits, others)
         ours, theirs = socket.socketpair()
@@ -127,18 +127,18 @@ def _supplied(supply: socket.socket) -> socket.socket:
     return socket.socket(fileno=files[0])
 
 
-# ---- What the processes of a box hold together: many small ones are one large one. The kernel holds each of them
-# to limits of its own.
+# ---- The processes of a box together: many small ones use as much as one large one. The kernel limits only
+# each by itself.
 
 
 class Watchdog:
-    """Looks at a box, again and again.
+    """A watch over one box, polled again and again.
 
     Args:
         keeper: the process whose descendants are in the box.
-        memory: bytes they may fill together; a page that two of them share counts twice.
-        already: bytes of each that do not count, as it began with them.
-        processes: how many there may be; the kernel holds a box to that, too, unless its user is root outside.
+        memory: bytes they may use together; a page that two of them share counts twice.
+        already: bytes of each process that do not count, because it began with them.
+        processes: how many there may be; the kernel enforces it, too, unless the box's user is root outside.
     """
 
     def __init__(self, keeper: int, memory: int, already: int, processes: int):
@@ -146,9 +146,9 @@ class Watchdog:
         self._before = False
 
     def exceeded(self) -> bool:
-        """Whether they are too many or fill too much, now and at the last look.
+        """Whether the processes are too many or use too much, now and at the last check.
 
-        Twice, as a child that is about to start another program is a copy of its parent for a moment.
+        Twice, because a child that is about to start another program is briefly a copy of its parent.
         """
         pids = processes_below(self._keeper)
         held = sum(max(0, filled(pid) - self._already) for pid in pids[: self._processes])
@@ -158,7 +158,7 @@ class Watchdog:
 
 
 def processes_below(pid: int) -> list[int]:
-    """The children of all threads of a process, and theirs."""
+    """All descendants of a process, the children of all its threads included."""
     try:
         found = [
             int(word)
@@ -171,7 +171,7 @@ def processes_below(pid: int) -> list[int]:
 
 
 def filled(pid: int) -> int:
-    """The bytes of memory that a process fills, files that are mapped not counted; 0 if it has ended."""
+    """The bytes of memory that a process uses, without mapped files; 0 if it has ended."""
     try:
         return 1024 * sum(map(int, FILLED.findall((PROCESSES / str(pid) / "status").read_text())))
     except OSError:
@@ -182,9 +182,9 @@ def filled(pid: int) -> int:
 
 
 def _warm_up() -> None:
-    """What is slow the first time is done once here: imports, a way back, a comparison, a shell, a figure.
+    """Do once here what is slow the first time: imports, a backward pass, a comparison, a shell, a figure.
 
-    Of the checks, all that does not depend on the secret seeds of the tests.
+    Of the checks, everything is done that does not depend on the secret seeds of the tests.
     """
     torch.set_num_threads(1)
     x = torch.ones(2, dtype=torch.float64, requires_grad=True)

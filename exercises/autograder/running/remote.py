@@ -1,7 +1,7 @@
 """The checks' adapter over a socket: `Connection` where the tests run, `serve` where the learner's code does.
 
-Each request carries a number, and so must its reply: one that was written ahead of time is out of step and ends
-the conversation. What is not exactly a `Reply` does, too.
+Each request carries a number, and so must its reply: a reply written ahead of time is out of step and ends
+the conversation. So does anything that is not exactly a `Reply`.
 """
 
 import itertools
@@ -19,18 +19,18 @@ from transformer_lessons.checks.learner.adapter import Reply
 
 TOO_LATE = {"type": "TimeLimitError", "message": "this took too long", "line": ""}
 KINDS = get_type_hints(Reply)
-GRACE = 1.5  # seconds in which a process that is told to stop has to do so
+GRACE = 1.5  # seconds within which a process that is told to stop has to do so
 
 
 @contextmanager
 def time_limit(seconds: float, error: type[BaseException]) -> Iterator[None]:
-    """Raises in what runs within, however deep in Python, when the time is over.
+    """Raise an error in the ``with`` block, however deep in Python, when the time is over.
 
-    A pitfall: what never returns to Python, or catches everything, goes on; only another process can end that.
+    A pitfall: code that never returns to Python or catches everything goes on; only another process ends it.
 
     Args:
         seconds: by the wall clock.
-        error: what is raised; not an `Exception`, which many a loop would catch.
+        error: the type that is raised; not an `Exception`, because many loops catch those.
     """
 
     def ring(*_: Any) -> None:
@@ -59,14 +59,14 @@ class Connection:
         self.allow(seconds)
 
     def allow(self, seconds: float) -> None:
-        """How long requests may take together from now on."""
+        """Set how long requests may take together from now on."""
         self._deadline = time.monotonic() + seconds
 
     def ask(self, verb: str, args: list, kwargs: dict) -> Any:
-        """One request, and the value of its reply.
+        """Send one request and return the value of its reply.
 
         The other process is told how much time is left, and should then say itself that it took too long; if
-        there is none, that is said here. If it does not in `GRACE`, it is over.
+        no time is left, that is said here. If it does not reply within `GRACE` after that, it is over.
 
         Raises:
             WireError: if the reply breaks the rules. Every later request raises the same.
@@ -90,7 +90,7 @@ class Connection:
         return answer["value"]
 
     def reply(self, verb: str, target: str, *args: Any, **kwargs: Any) -> Reply:
-        """Likewise what the adapter of the other process replies."""
+        """Have the adapter of the other process do something, and return its reply."""
         value = self.ask(verb, [target, *args], kwargs)
         try:
             return reply_of(value)
@@ -99,7 +99,7 @@ class Connection:
             raise
 
     def close(self) -> None:
-        """Nothing more will be asked; the other side, reading, learns that it is over."""
+        """Close the socket: nothing more will be asked, and the other side, reading, learns of it."""
         self.over = self.over or PeerGoneError("closed")
         self._socket.close()
 
@@ -109,7 +109,7 @@ def serve(connection: socket.socket, answer: Callable[[str, list, dict, float], 
 
     Args:
         connection: the learner's end of the socket.
-        answer: of a verb, its arguments, and how many seconds it may take, a plain value.
+        answer: gives a plain value for a verb, its arguments, and how many seconds it may take.
     """
     while True:
         try:
@@ -125,10 +125,10 @@ def serve(connection: socket.socket, answer: Callable[[str, list, dict, float], 
 
 
 def reply_of(value: Any) -> Reply:
-    """A `Reply`, if this is one to the last field.
+    """The value as a `Reply`, which it must be to the last field.
 
     Raises:
-        WireError: if it is none.
+        WireError: if it is not.
     """
     if type(value) is not dict or value.keys() != KINDS.keys():
         raise WireError("reply: other fields")
@@ -140,7 +140,7 @@ def reply_of(value: Any) -> Reply:
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value is what an annotation says; of exact types, as others may lie about themselves."""
+    """Whether a value is what an annotation says; types must be exact, as others may lie about themselves."""
     of, inner = get_origin(kind), get_args(kind)
     if of is UnionType:
         return any(_fits(value, one) for one in inner)

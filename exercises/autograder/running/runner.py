@@ -1,7 +1,7 @@
-"""The tests' process: has the learner's cells run in the other process, and tests what they define.
+"""The tests' process: it has the learner's cells run in the other process, and tests what they define.
 
-Only the instructor's code runs here. It is read after the fork that makes this process, so that no other ever
-held it; and what the learner's process sends is data, checked before it is believed to be even that.
+Only the instructor's code runs here. It is read after the fork that makes this process, so that no other fork
+ever held it; what the learner's process sends is data, checked before it is believed to be even that.
 """
 
 import ast
@@ -33,9 +33,9 @@ from exercises.autograder.running.remote import GRACE, Connection, time_limit
 from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 from transformer_lessons import checks
 
-TEXT = 4_000  # of a message
-SHORT = 1.0  # seconds for a cell that was stopped before, when it has to run again
-NOTHING = "[]"  # outputs, as JSON
+TEXT = 4_000  # characters of a message
+SHORT = 1.0  # seconds for running a cell again that was stopped before
+NOTHING = "[]"  # no outputs, as JSON
 GONE = (PeerGoneError, WireError)
 
 
@@ -50,11 +50,11 @@ class Cell:
 
 
 def run(control: socket.socket, supply: Callable[[], socket.socket]) -> None:
-    """Test one submission: cells come in, outcomes go out, each as soon as it is known.
+    """Test one submission: receive its cells, and send each outcome as soon as it is known.
 
     Args:
-        control: to the grader.
-        supply: gives a connection to a fresh learner's process, and ends the one before.
+        control: a socket to the grader.
+        supply: ends the previous learner's process and gives a connection to a fresh one.
     """
     _reseed()
     job = receive(control, math.inf)
@@ -65,7 +65,7 @@ def run(control: socket.socket, supply: Callable[[], socket.socket]) -> None:
 
 
 def _reseed() -> None:
-    """After a fork the random numbers here would be those of the learner's process, which could predict them."""
+    """Seed afresh: after a fork, the learner's process has the same random numbers and could predict ours."""
     seed = int.from_bytes(os.urandom(7), "little")
     random.seed(seed)
     np.random.seed(seed % 2**32)
@@ -74,19 +74,19 @@ def _reseed() -> None:
 
 @dataclass
 class TestRunner:
-    """Goes through a notebook's cells from top to bottom."""
+    """A run through a notebook's cells from top to bottom."""
 
     cells: list[Cell]  # all code cells, in the notebook's order
     supply: Callable[[], socket.socket]  # gives a connection to a fresh learner's process
     cell_seconds: float  # how long a cell may take
-    end: float  # when all must be over, by `time.monotonic`
+    end: float  # the deadline for everything, by `time.monotonic`
     _names: dict[str, Any] = field(default_factory=lambda: {"__name__": "tests", "__builtins__": builtins})
-    # What ran in the learner's process without ending it, and how long it may take if it has to run again.
+    # The cells that ran in the learner's process without ending it, and how long each may take if run again.
     _done: list[tuple[Cell, float]] = field(default_factory=list)
     _connection: Connection | None = None
 
     def outcomes(self):
-        """For each cell its outputs, and of a test also the result, as plain values; at last the notes."""
+        """Yield each cell's outputs, with the result if it is a test, as plain values; finally the notes."""
         for number, cell in enumerate(self.cells):
             if time.monotonic() >= self.end:
                 outcome = {"outputs": NOTHING, "lost": "The submission's time was used up."}
@@ -100,7 +100,7 @@ class TestRunner:
         yield {"notes": self._notes()}
 
     def _notes(self) -> list:
-        """What the learner's process noted for a person to look at; hints, that it may forge."""
+        """What the learner's process noted for a person to look at: hints, which it may forge."""
         try:
             notes = self._ask("notes")
         except GONE:
@@ -110,7 +110,7 @@ class TestRunner:
     # The learner's process
 
     def _run_there(self, cell: Cell) -> str:
-        """Run a cell in the learner's process; its outputs as JSON, not to be trusted."""
+        """Run a cell in the learner's process; return its outputs as JSON, which is not to be trusted."""
         try:
             connection = self._learner()
             began, seconds = time.monotonic(), self._seconds()
@@ -131,9 +131,9 @@ class TestRunner:
         return max(0.1, min(self.cell_seconds, self.end - time.monotonic()))
 
     def _learner(self) -> Connection:
-        """The learner's process; a fresh one, in which the cells so far are run again, if it has ended.
+        """The learner's process; if it has ended, a fresh one, in which the cells so far are run again.
 
-        A cell that ends it is not run again: what the others define is still tested.
+        A cell that ends the process is not run again: what the others define is still tested.
         """
         while self._connection is None or self._connection.over:
             if time.monotonic() >= self.end:
@@ -145,7 +145,7 @@ class TestRunner:
         return self._connection
 
     def _again(self, cell: Cell, seconds: float) -> bool:
-        """Whether a cell has run again; once one has ended the process, the rest waits for the next."""
+        """Whether to keep a cell, run again; once one has ended the process, the rest waits for the next."""
         if self._connection.over:
             return True
         self._connection.allow(min(seconds, self._seconds()))
@@ -158,14 +158,14 @@ class TestRunner:
     # The tests
 
     def _run_here(self, cell: Cell) -> None:
-        """Run a cell of the instructor's, as tests need what it defines; what is missing then, they will say."""
+        """Run a cell of the instructor's for what it defines; tests will report what is missing then."""
         quiet, limit = io.StringIO(), time_limit(self._seconds(), _TestTimeLimitError)
         with suppress(BaseException), redirect_stdout(quiet), redirect_stderr(quiet), limit:
             _executed(cell.source, cell.id, self._names)
         _reseed()  # it may have set a seed that everybody knows
 
     def _tested(self, cell: Cell) -> dict:
-        """Run a test cell; never raises because of what it finds."""
+        """Run a test cell and return its outcome; never raise because of what the cell finds."""
         printed, lost = io.StringIO(), ""
         with checks.scored() as scored, redirect_stdout(printed), redirect_stderr(printed):
             try:
@@ -181,7 +181,7 @@ class TestRunner:
         return {"outputs": json.dumps(shown), "result": asdict(result), "lost": lost}
 
     def _score(self, cell: Cell) -> float:
-        self._learner()  # where cells have to run again, that takes none of the test's time
+        self._learner()  # cells that have to run again take none of the test's time
         with time_limit(self._seconds() + GRACE + 0.2, _TestTimeLimitError):
             given = self._ask_for_names(cell)
             self._names.update(given)
@@ -194,8 +194,8 @@ class TestRunner:
         return _points(value, cell.points)
 
     def _ask_for_names(self, cell: Cell) -> dict[str, Any]:
-        """The learner's names that a test mentions, also in a string; never one of the tests' own."""
-        # Of all that is defined there: to ask for some would tell the learner's process what a test looks at.
+        """The learner's values for names that a test mentions, also in a string; never a test's own names."""
+        # All that is defined there: asking for some would tell the learner's process what a test looks at.
         found = answered(self._ask("values"))
         if type(found) is not dict or not all(type(x) is list and len(x) == 2 for x in found.values()):
             raise WireError("reply: no values")
@@ -209,7 +209,7 @@ class TestRunner:
 
 
 def _executed(source: str, name: str, names: dict[str, Any]) -> Any:
-    """Run a cell, magics and all; the value of its last line, if that is an expression."""
+    """Run a cell, magics included; return the value of its last line, if that is an expression."""
     body = ast.parse(TransformerManager().transform_cell(source)).body
     last = body[-1] if body and isinstance(body[-1], ast.Expr) else None
     statements = ast.Module(body[:-1] if last else body, type_ignores=[])
@@ -218,7 +218,7 @@ def _executed(source: str, name: str, names: dict[str, Any]) -> Any:
 
 
 def _points(value: Any, most: float) -> float:
-    """Points of what a test ended with: a number, yes or no, or nothing, which gives all as no error was raised.
+    """The points for a test's last value: a number, a bool, or None, which gives all as no error was raised.
 
     Raises:
         ValueError: for a number that cannot be points, and for anything else: the learner may have made it.
@@ -235,7 +235,7 @@ def _points(value: Any, most: float) -> float:
 
 
 def _failed(error: BaseException) -> tuple[str, list[str], list[dict]]:
-    """Of a test that raised: status, what the student is told, and what the instructor is shown."""
+    """The status, the messages for the student and the outputs for the instructor of a test that raised."""
     name = type(error).__name__
     trace = "".join(traceback.format_exception(error))[-5 * TEXT :]  # the learner's message may be long
     shown = [error_output(name, str(error)[:TEXT], [trace])]
@@ -262,4 +262,4 @@ def _mistakes(scored: list) -> tuple[str, ...]:
 
 
 class _TestTimeLimitError(BaseException):
-    """A test of the instructor's took too long by itself."""
+    """Raised when a test of the instructor's takes too long by itself."""

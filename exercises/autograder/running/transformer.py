@@ -28,17 +28,17 @@ LIMITS = Limits(seconds=600.0)
 
 
 def boxed_transformer(paths: list[Path], *, fill: bool, output: Path) -> str:
-    """Have a Transformer made of notebooks' parts and trained, in a box; its weights are saved out here.
+    """Build a Transformer from notebooks' parts and train it in a box; save its weights outside, here.
 
-    Returns what was said in the box, made inert.
+    Returns what was printed in the box, made inert.
 
     Raises:
-        ValueError: for files that are no notebooks, and for what goes wrong in the box.
+        ValueError: for files that are not notebooks, and for what goes wrong in the box.
         ConfinementError: if there can be no box.
     """
     texts = {path.name: json.dumps({"cells": list(map(vars, cells_of(path)))}) for path in paths}
     torch.set_num_threads(1)  # a process with threads cannot fork safely
-    checks.check("transformer", None)  # what torch wants to know of the machine, which a box does not show
+    checks.check("transformer", None)  # torch asks about the machine, which a box does not show
     with TemporaryDirectory(prefix="box-") as folder:
         boxed = spawn_sandboxed(made, folder, LIMITS)
         try:
@@ -60,7 +60,7 @@ def boxed_transformer(paths: list[Path], *, fill: bool, output: Path) -> str:
 
 
 def made(connection: socket.socket) -> None:
-    """In the box: what `checks.my_transformer` says, and the weights, or none if it went wrong."""
+    """Run `checks.my_transformer` in the box; send what it prints, and the weights, or none if it failed."""
     torch.set_num_threads(1)
     job, state = receive(connection, time.monotonic() + LIMITS.seconds), {}
     os.chdir(HOME)
@@ -77,10 +77,10 @@ def made(connection: socket.socket) -> None:
 
 
 def save(state: dict[str, Any], output: Path) -> None:
-    """Weights from a box, which may be anything, as a run.
+    """Save weights from a box, which may be anything, as a run.
 
     Raises:
-        ValueError: if they are none of this model's.
+        ValueError: if they are not weights of this model.
     """
     source, target = number_words.vocabularies()
     model = Transformer(TransformerConfig(len(source), len(target), **NumberWords.sizes))
