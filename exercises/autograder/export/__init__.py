@@ -1,9 +1,9 @@
-"""Marks as CSV: a table for spreadsheets, and what Canvas and Moodle exported, filled in by `templates`.
+"""Marks as CSV: a table for spreadsheets, or what Canvas or Moodle exported, filled in by `templates`.
 
-A spreadsheet takes a text that begins with = + - @, a tab or a line break for a formula, and a student may call
-themselves so; such a text gets an apostrophe in front, as OWASP advises
-(https://owasp.org/www-community/attacks/CSV_Injection). Numbers are numbers, and what stands in a template stays
-as Canvas or Moodle wrote it, since they look for it when they read it again.
+A spreadsheet takes a text that begins with = + - @, a tab or a line break for a formula, and a student may
+choose such a name; such a text gets an apostrophe in front, as OWASP advises
+(https://owasp.org/www-community/attacks/CSV_Injection). Numbers stay numbers, and the contents of a template
+stay as Canvas or Moodle wrote them, since they look for these when they read it again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,18 +28,18 @@ def csv_text(
 ) -> Exported:
     """Marks as CSV: a row for each student with a column for each graded cell, or a template, filled in.
 
-    Where nothing was handed in, there is no number, as 0 would be a mark; and answers that nobody has marked yet
-    are missing from a score, which the notes say.
+    Where nothing was handed in, there is no number, as 0 would be a mark. Answers that nobody has marked yet
+    are missing from a score, and the notes say so.
 
     Args:
         marks: by assignment; Moodle's grading worksheet takes one assignment only.
         template: what Canvas or Moodle exported; `roster.template_text` reads it.
-        columns: what a template calls its columns, where it does not say so itself: the title of our assignment
-            in Canvas, or Moodle's word, in its language, for an English header.
+        columns: the template's names of columns where they differ: for our assignment its title in Canvas, or
+            for an English header Moodle's word in its language.
         missing_as_zero: give 0 where nothing was handed in.
 
     Raises:
-        ValueError: for no assignment, or a template that is not what it should be.
+        ValueError: if there is no assignment, or the template is not what it should be.
     """
     if not marks:
         raise ValueError("marks: expected at least one assignment, got none")
@@ -54,7 +54,7 @@ def csv_text(
 
 
 def _waiting(marks: dict[str, list[Mark]]) -> Iterator[str]:
-    """A sentence for each assignment in which a person has to mark something yet."""
+    """A sentence for each assignment in which a person still has to mark something."""
     for name, those in marks.items():
         waits = [mark for mark in those if mark.waits]
         cells = dict.fromkeys(cell for mark in waits for cell, of in mark.cells.items() if of.waits)
@@ -64,7 +64,7 @@ def _waiting(marks: dict[str, list[Mark]]) -> Iterator[str]:
 
 
 def _rows(marks: dict[str, list[Mark]], nothing: float | None) -> list[Row]:
-    """A row for each student, with the points of every graded cell; of several assignments one behind another."""
+    """A row for each student, with the points of every graded cell; several assignments side by side."""
     rows: dict[str, Row] = {}
     for name, those in marks.items():
         before = f"{name}: " if len(marks) > 1 else ""
@@ -81,7 +81,7 @@ def _rows(marks: dict[str, list[Mark]], nothing: float | None) -> list[Row]:
 
 
 def _given(cell: CellMark | None) -> float | None:
-    """None where neither a test nor a person has given anything yet."""
+    """The points for a cell; None where neither a test nor a person has given any yet."""
     return None if cell is None or (cell.auto is None and cell.manual is None) else cell.earned
 
 
@@ -89,12 +89,12 @@ def _given(cell: CellMark | None) -> float | None:
 
 
 def safe(text: str) -> str:
-    """A text that no spreadsheet takes for a formula."""
+    """The text, changed if a spreadsheet would take it for a formula."""
     return f"'{text}" if text[:1] in LINE_BREAKS or text.lstrip()[:1] in FORMULA else text
 
 
 def table(rows: list[Row]) -> str:
-    """CSV of texts, which are made safe, of numbers, and of None, which is left empty; by column."""
+    """A CSV table of the rows, by column: texts are made safe, and None is left empty."""
     header = [*dict.fromkeys(column for row in rows for column in row)]
     cells = [[row.get(column) for column in header] for row in rows]
     return written(

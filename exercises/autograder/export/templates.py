@@ -1,19 +1,19 @@
 """Marks filled into what Canvas or Moodle exported, so that it can be imported there again.
 
-**Canvas**: its import takes every column behind Section for an assignment, called "Title (id)" or by a title.
+**Canvas**: its import takes every column after Section for an assignment, called "Title (id)" or by a title.
 https://community.instructure.com/en/kb/articles/660862-how-do-i-import-grades-in-the-gradebook and
-https://github.com/instructure/canvas-lms/blob/master/lib/gradebook_importer.rb say: what is in a file replaces
-what Canvas has, even by nothing. So only the columns of our assignments are written, a cell for which there is
-no mark stays as it is, and so do EX, for an excused student, N/A, and what an assignment is worth.
+https://github.com/instructure/canvas-lms/blob/master/lib/gradebook_importer.rb say: the contents of a file
+replace what Canvas has, even with nothing. So only the columns of our assignments are written; a cell without
+a mark stays as it is, and so do EX (for an excused student), N/A, and what an assignment is worth.
 
 **Moodle**: in the assignment's settings allow "Offline grading worksheet" as a type of feedback, and download it
 from the list of submissions. https://github.com/moodle/moodle/tree/MOODLE_405_STABLE/mod/assign/feedback/offline
-says: the columns that it needs are called in the language of its uploader. The identifier's number is of a
-student in this one assignment, and also in the names of the files. Without a word a row is passed over that is
-above the maximum, locked, or was marked in Moodle after the download.
+says: the required columns are named in the uploader's language. The identifier's number is a student's in
+this one assignment, and is also in the files' names. Moodle silently skips a row that is above the maximum,
+locked, or was marked in Moodle after the download.
 
-A row is a student's if the platform's number, a login or an address says so; a name alone does not. What is
-said twice has to agree: a mark in the wrong row is worse than one that is missing, which is named.
+A row is a student's if the platform's number, a login or an address says so; a name alone is not enough. If
+several say so, they must agree: a mark in the wrong row is worse than a missing one, which is reported.
 """
 
 import csv
@@ -27,34 +27,34 @@ from exercises.autograder.course import roster
 from exercises.autograder.course.marks import Mark
 
 NOTHING = ("", "-")  # what platforms write for no mark
-MOST_TITLES = 20  # that a message lists
+MOST_TITLES = 20  # the most titles that a message lists
 KEPT = ("EX", "N/A")  # what Canvas has for students who are excused, or whose work does not count
 IDENTIFIER, GRADE, CHANGED = NEEDED = ("Identifier", "Grade", "Last modified (grade)")
 NAME, MOST, OPEN = "Full name", "Maximum grade", "Grade can be changed"
 KNOWN = (*NEEDED, NAME, MOST, OPEN, *roster.MOODLE, "Student ID")
-DECIMALS = 5  # that Moodle keeps; Canvas shows two
+DECIMALS = 5  # decimals that Moodle keeps; Canvas shows two
 
 
 @dataclass(frozen=True)
 class Exported:
-    """A table, and what a person should know of it."""
+    """A table, and what a person should know about it."""
 
-    # The CSV. Excel reads UTF-8 only behind a byte order mark ("utf-8-sig"), which Moodle removes; Canvas does
-    # not, and then fails to know the column LastName.
+    # The CSV. Excel reads UTF-8 only after a byte order mark ("utf-8-sig"), which Moodle removes; Canvas does
+    # not, and then does not recognise the column LastName.
     data: bytes
-    # Students who have a mark that is not in it, as the template has no row that is surely theirs
+    # Students with a mark that is not in it, as no row of the template is surely theirs
     unmatched: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # a sentence for each thing to look at
 
 
 def number(value: float) -> str:
-    """As people write it: 7.5, and 8 rather than 8.0."""
+    """A number as people write it: 7.5, and 8 rather than 8.0."""
     text = f"{value:.{DECIMALS}f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
 
 
 def written(rows: Iterable[list[str]], delimiter: str = ",") -> str:
-    """CSV of cells as they are; lines end as RFC 4180 has it."""
+    """CSV with the cells as they are; lines end as RFC 4180 requires."""
     text = io.StringIO(newline="")
     csv.writer(text, delimiter=delimiter, lineterminator="\r\n").writerows(rows)
     return text.getvalue()
@@ -63,10 +63,10 @@ def written(rows: Iterable[list[str]], delimiter: str = ",") -> str:
 def canvas(
     marks: dict[str, list[Mark]], template: str, columns: Mapping[str, str], missing_as_zero: bool
 ) -> Exported:
-    """What Canvas exported, with the columns of our assignments only, filled in.
+    """Canvas's export with only the columns of our assignments, filled in.
 
     Raises:
-        ValueError: if it is no gradebook of Canvas, or has no column for an assignment, or several.
+        ValueError: if it is not a gradebook of Canvas, or does not have exactly one column for an assignment.
     """
     found = roster.sheet(template)
     has_name = {"Student"} <= set(found.header) or {"LastName", "FirstName"} <= set(found.header)
@@ -94,7 +94,7 @@ def canvas(
 def _titles(
     assignments: Iterable[str], header: list[str], first: int, columns: Mapping[str, str]
 ) -> dict[str, int]:
-    """The column of each assignment; `columns` says what it is called there, if not in the same letters."""
+    """The column of each assignment; `columns` has its title there, unless that has the same letters."""
     assignments, found = list(assignments), {}
     if unknown := [name for name in columns if name not in assignments]:
         raise ValueError(f"--column: expected some of {', '.join(assignments)}, got {unknown[0]}")
@@ -119,10 +119,10 @@ def _letters(title: str) -> str:
 def moodle(
     marks: dict[str, list[Mark]], template: str, columns: Mapping[str, str], missing_as_zero: bool
 ) -> Exported:
-    """A grading worksheet, filled in; all else in it stays as it is.
+    """A grading worksheet, filled in; everything else in it stays as it is.
 
     Raises:
-        ValueError: if it is none, or there are marks of several assignments.
+        ValueError: if it is not one, or there are marks of several assignments.
     """
     if len(marks) != 1:
         raise ValueError(f"marks: expected one assignment for a worksheet, got {', '.join(marks)}")
@@ -146,7 +146,7 @@ def moodle(
 
 
 def _headers(header: list[str], columns: Mapping[str, str]) -> dict[str, int]:
-    """Where what is; versions of Moodle differ in capitals."""
+    """The index of each known column; versions of Moodle differ in capitals."""
     if unknown := [name for name in columns if name not in KNOWN]:
         raise ValueError(f"--column: expected some of {', '.join(KNOWN)}, got {unknown[0]}")
     there = {name.casefold(): n for n, name in enumerate(header)}
@@ -176,11 +176,11 @@ def _enter(
     kept: dict[int, str],
     missing_as_zero: bool,
 ) -> tuple[list[str], list[str]]:
-    """Write an assignment's marks into a template: whose mark has found no row, and what a person should know.
+    """Write an assignment's marks into a template; return students without a row, and notes for a person.
 
-    A row without a mark stays as it is: an empty cell could take away a mark that somebody has given by hand. Nor
-    is it given 0 while a student's row was not found, which may be any that is left. `kept` says of more rows
-    why their marks stay.
+    A row without a mark stays as it is: an empty cell could take away a mark that somebody gave by hand. Nor
+    does it get 0 while any student's row was not found, since it may be that row. `kept` says for further
+    rows why their marks stay.
     """
     places, unmatched, notes = _match(marks, people)
     replaced, left = 0, 0
@@ -203,20 +203,20 @@ def _enter(
 
 
 def _figure(cell: str, otherwise: float | None = None) -> float | None:
-    """The number in a cell, if there is one; some languages have a comma in it."""
+    """The number in a cell, if there is one; some languages use a decimal comma."""
     try:
         return float(cell.strip().replace(",", "."))
     except ValueError:
         return otherwise
 
 
-# ---- Whose a row is
+# ---- Whose row it is
 
 
 def _match(
     marks: list[Mark], people: dict[int, roster.Enrolled]
 ) -> tuple[dict[int, Mark], list[str], list[str]]:
-    """An assignment's marks by the number of their row, who is in none, and what to look at."""
+    """An assignment's marks by row number, the students without a row, and notes on what to look at."""
     rows: dict[int, list[Mark]] = {}
     unmatched, notes = [], []
     for mark in marks:
@@ -241,7 +241,7 @@ def _match(
 
 
 def _rows(mark: Mark, people: dict[int, roster.Enrolled]) -> list[int]:
-    """A student's rows, by number or login."""
+    """The rows of a student, by number or login."""
     number = roster.number_in(mark.student)
     logins = {text.casefold() for text in (mark.student, mark.email, mark.lms_user_id) if text}
     return [

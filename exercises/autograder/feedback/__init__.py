@@ -1,12 +1,12 @@
-"""The page a student gets back: points, what the checks said, and what they wrote, with its outputs.
+"""The page a student gets back: points, what the checks said, and the student's answers with their outputs.
 
-Whatever a student wrote or their code put out (names, Markdown, outputs of any type) is hostile until shown to be
-text, and here it is text: the template escapes it, but for pictures that were decoded and encoded anew. Should
-there be a hole, the page's content-security policy runs no script, loads nothing and sends nothing.
+Whatever a student wrote or their code printed (names, Markdown, outputs of any type) is hostile until shown
+to be text, and here it is text: the template escapes all but pictures that were decoded and re-encoded.
+Should there be a hole, the page's content-security policy runs no script, loads nothing and sends nothing.
 
-Nothing of a hidden test is on the page: the text of a test is that of the released notebook, what a test put out,
-such as a traceback with its lines, is dropped, and a page with a line of a hidden test is not made. Flags are for
-a person and not shown.
+Nothing of a hidden test is on the page: a test's text is the released notebook's, a test's output, such as a
+traceback with its lines, is dropped, and a page with a line of a hidden test is not made. Flags are for a
+person and not shown.
 """
 
 import builtins
@@ -28,8 +28,8 @@ from exercises.autograder.intake.repair import named
 from exercises.autograder.result import CellResult, Part, Result
 from transformer_lessons.tools.submission import grade_id
 
-REPAIRS, REPAIR = 20, 500  # at most, and characters of one
-MESSAGES = 20  # of a cell
+REPAIRS, REPAIR = 20, 500  # the most repairs, and the most characters of one
+MESSAGES = 20  # the most messages of a cell
 STATUS = {
     "timeout": "This test was stopped, because your code took longer than it may. It gives no points.",
     "missing": "This test could not come to its end, because your code did not answer. It gives no points.",
@@ -41,15 +41,15 @@ ORDINARY = {*keyword.kwlist, *dir(builtins)}
 
 
 def write_page(course: Course, result: Result, released: NotebookNode, mark: Mark) -> None:
-    """Write the page that a student gets, with what a person has marked so far; it replaces the one before.
+    """Write the page that a student gets, with what a person has marked so far; it replaces the previous one.
 
     Args:
         result: of a submission that is in the gradebook.
         released: the assignment as it was handed out.
-        mark: what the gradebook says of it.
+        mark: the gradebook's mark for the submission.
 
     Raises:
-        ValueError: if something would be on the page that must not be; the page before is removed then.
+        ValueError: if the page would have something that it must not; the previous page is removed then.
     """
     path = course.page(result.student, result.assignment)
     try:
@@ -61,7 +61,7 @@ def write_page(course: Course, result: Result, released: NotebookNode, mark: Mar
 
 
 def _notebook(course: Course, result: Result) -> NotebookNode:
-    """The graded notebook, with answers in words as they were written."""
+    """The graded notebook, with answers in words as the student wrote them."""
     done, received = (
         nbformat.v4.reads(at(result.student, result.assignment).read_text(encoding="utf-8"))
         for at in (course.autograded, course.received)
@@ -72,13 +72,13 @@ def _notebook(course: Course, result: Result) -> NotebookNode:
 
 
 def page(notebook: NotebookNode, released: NotebookNode, result: Result, mark: Mark) -> str:
-    """One HTML page, complete in itself; long texts are cut, and outputs were bounded when they were graded.
+    """The page as self-contained HTML; long texts are cut, and outputs were bounded when they were graded.
 
     Args:
         notebook: the graded one: the student's cells with their outputs, and the master's tests.
-        released: the assignment as it was given out.
+        released: the assignment as it was handed out.
         result: of the grading.
-        mark: what the gradebook says of it: a person's points and comments.
+        mark: the gradebook's mark, with a person's points and comments.
 
     Raises:
         ValueError: if a line of a hidden test would be on it.
@@ -101,9 +101,9 @@ def page(notebook: NotebookNode, released: NotebookNode, result: Result, mark: M
 
 
 def secrets(notebook: NotebookNode, released: NotebookNode) -> list[str]:
-    """The lines of hidden tests that tell something: not short ones, nor those that a student was given or wrote.
+    """The lines of hidden tests that reveal something: neither short nor what a student was given or wrote.
 
-    A line of Python's own words alone, such as ``except Exception:``, tells nothing, and is in many a traceback.
+    A line of Python's own words alone, such as ``except Exception:``, reveals nothing; tracebacks have many.
     """
     ours, known, tests = named(released), [cell.source for cell in released.cells], []
     for cell in notebook.cells:
@@ -115,11 +115,11 @@ def secrets(notebook: NotebookNode, released: NotebookNode) -> list[str]:
     return sorted(line for line in long if set(re.findall(r"\w+", line)) - ORDINARY)
 
 
-# ---- Whose a cell is
+# ---- Whose cell it is
 
 
 def _is_theirs(cell: NotebookNode, given: Mapping[str, NotebookNode]) -> bool:
-    """Whether it was given out to be answered, or is no cell of the assignment, nor calls itself a test."""
+    """Whether a cell is the student's: given out to be answered, or neither the assignment's nor a test."""
     marks = given.get(grade_id(cell), cell).metadata.get("nbgrader", {})
     return bool(marks.get("solution")) or not (grade_id(cell) in given or marks.get("grade"))
 
@@ -130,7 +130,7 @@ def _blocks(
     panels: Mapping[str, "Panel"],
     tasks: Mapping[str, str],
 ) -> Iterator[tuple[str, NotebookNode | None, "Panel | None"]]:
-    """The student's cells, and what is said of each graded cell; with the heading of a task where it begins."""
+    """The student's cells, and the panel of each graded cell; with the heading of a task where it begins."""
     left, before = dict(panels), ""
     for cell in cells:
         name = grade_id(cell) or ""
@@ -142,34 +142,34 @@ def _blocks(
             before = task
 
 
-# ---- What is said of a graded cell
+# ---- What the page says about a graded cell
 
 
 @dataclass(frozen=True)
 class Panel:
-    """What is said of one graded cell."""
+    """What the page says about one graded cell."""
 
     name: str  # its grade id
     task: str  # the heading of its task
     worth: float  # the most it can give
     earned: float | None  # points; None while a person has not marked it
-    line: str  # why there are no points, in words; or ""
+    line: str  # a sentence about its state, such as why there are no points; or ""
     written: bool = False  # whether a person marks it
     visible: str = ""  # what a student may see of the test
     parts: tuple[Part, ...] = ()  # the requirements
     messages: tuple[str, ...] = ()  # what the checks said
-    comment: str = ""  # a person's
+    comment: str = ""  # a person's comment
 
     @property
     def state(self) -> str:
-        """In a word, which is also its colour's."""
+        """The state in one word, which is also the name of its colour."""
         if self.earned is None:
             return "waits"
         return "full" if self.earned >= self.worth else "part" if self.earned > 0 else "none"
 
 
 def _panels(released: NotebookNode, result: Result, mark: Mark, tasks: Mapping[str, str]) -> dict[str, Panel]:
-    """By grade id, in the order of the assignment."""
+    """The panels by grade id, in the order of the assignment."""
     tests = {cell.cell: cell for cell in result.cells}
     panels: dict[str, Panel] = {}
     for name, given in named(released).items():
@@ -181,7 +181,7 @@ def _panels(released: NotebookNode, result: Result, mark: Mark, tasks: Mapping[s
 
 
 def _tasks(released: NotebookNode) -> dict[str, str]:
-    """For each cell of the assignment, the last heading of the second level before it."""
+    """For each cell of the assignment, the last second-level heading before it."""
     heading, tasks = "", {}
     for cell in released.cells:
         if cell.cell_type == "markdown":
@@ -193,7 +193,7 @@ def _tasks(released: NotebookNode) -> dict[str, str]:
 
 
 def _by_hand(cell: CellMark) -> dict[str, Any]:
-    """Of an answer in words. Who left it as it was handed out has a nought by nobody."""
+    """The panel of an answer in words. One left as it was handed out has 0 points, which nobody gave."""
     line = "" if cell.manual is not None or cell.extra else "There is no answer to read."
     if cell.waits:
         line = "This answer waits for a person, who will read it."
@@ -201,7 +201,7 @@ def _by_hand(cell: CellMark) -> dict[str, Any]:
 
 
 def _tested(test: CellResult, cell: CellMark, visible: str) -> dict[str, Any]:
-    """Of a test; its points are a person's, if they have given any that nothing has changed since."""
+    """The panel of a test; its points are a person's, if nothing has changed since they were given."""
     earned, line = test.earned if cell.waits else cell.earned, ""
     if earned != test.earned:
         line = "A person has looked at this and given these points."

@@ -1,5 +1,5 @@
-"""What strangers wrote, made harmless, and pages of it: text in which nothing is invisible and which no terminal
-obeys; outputs as such texts, or as pictures that were drawn anew.
+"""Strangers' texts and outputs, made harmless, and pages of them: nothing in a text is invisible, and no terminal
+obeys it; outputs become such texts, or re-encoded pictures.
 """
 
 import base64
@@ -14,29 +14,29 @@ from nbformat import NotebookNode
 
 from exercises.autograder.running.inert import FORMATS, is_picture
 
-DESCRIPTION = 200  # characters of what a picture is said to be
-MOST = 20_000  # of a cell, or of an output
-# Controls, also of direction; zero width; fillers; selectors and tags, which can carry a text; lone surrogates.
+DESCRIPTION = 200  # characters of a picture's description
+MOST = 20_000  # characters of a cell, or of an output
+# Controls, also of direction; zero width; fillers; selectors and tags, which can carry text; lone surrogates.
 INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u070f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
     "\U00013430-\U0001345f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-# What a terminal obeys and does not show: colours and movements; titles and hyperlinks.
+# What a terminal obeys instead of showing it: colours and movements; titles and hyperlinks.
 COMMANDS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
 
 
 def clean(text: str) -> str:
-    """Text in which nothing is invisible or turns the reading direction: such characters show by their number.
+    """The text with nothing invisible or turning the reading direction: such characters show by number.
 
-    A space of any kind is left alone, as are the two selectors that make ✔ of one kind or the other.
+    Spaces of any kind are left alone, as are the two selectors that choose between the two kinds of ✔.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return INVISIBLE.sub(lambda match: f"⟨U+{ord(match[0]):04X}⟩", text)
 
 
 def cut(text: str, most: int = MOST) -> str:
-    """Beginning and end of a text that is too long, and how much is missing between them."""
+    """The text; if it is too long, its beginning and end, and how much is missing between them."""
     if len(text) <= most:
         return text
     gap = f"\n… {len(text) - most:,} characters are left out here …\n"
@@ -44,18 +44,18 @@ def cut(text: str, most: int = MOST) -> str:
 
 
 def terminal(text: str) -> str:
-    """What a terminal would show in the end, without colours: of a line written anew, the last writing."""
+    """The text as a terminal finally shows it, without colours: of a rewritten line, the last version."""
     lines = COMMANDS.sub("", text.replace("\r\n", "\n")).split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
 
 
 def points(value: float | None) -> str:
-    """At most two digits behind the point."""
+    """Points with at most two decimals."""
     return "–" if value is None else f"{value:.2f}".rstrip("0").rstrip(".")
 
 
 def output(of: NotebookNode) -> tuple[str, Markup | str]:
-    """An output of a graded notebook, which is inert: "image", "error" or "text", and what it shows."""
+    """The kind of a graded notebook's (inert) output, "image", "error" or "text", and what it shows."""
     data = of.get("data", {})
     text = of.get("text") or data.get("text/plain", "")
     if is_picture(of):
@@ -73,13 +73,13 @@ def output(of: NotebookNode) -> tuple[str, Markup | str]:
 
 
 def template(path: Path, filters: Mapping[str, Callable]) -> Template:
-    """A template of a static page, in which everything is text until it is shown to be markup.
+    """A template of a static page, in which everything is text unless it is known to be markup.
 
-    It gets `style`, the only style sheet of all pages, and `digest`, by which the page's policy lets it in.
+    It gets `style`, the only style sheet of all pages, and `digest`, by which the page's policy admits it.
 
     Args:
-        path: of the template.
-        filters: what it may use besides jinja's own.
+        path: the template's file.
+        filters: the filters that it may use besides Jinja's own.
     """
     environment = Environment(
         autoescape=True,

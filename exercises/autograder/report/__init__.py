@@ -1,8 +1,8 @@
 """A class's numbers for an assignment, and the page about them: one file, which loads and runs nothing.
 
 The numbers are counted from marks, results and the list of what was not graded, and from nothing else. Names
-of students and files, and what their code says, are hostile until shown to be text. On the page they are nothing
-else: the template escapes them, and the page's content-security policy lets in its own style sheet alone.
+of students and files, and what their code says, are hostile until shown to be text. On the page they are
+text: the template escapes them, and the page's content-security policy admits only its own style sheet.
 """
 
 import re
@@ -22,7 +22,7 @@ from transformer_lessons.tools import submission
 
 BINS = 10
 MOST = 600  # characters of a text about a submission
-LOW = 0.2  # below this, by custom, one looks at what a question asks
+LOW = 0.2  # a discrimination below this, by custom, is a reason to look at the question
 
 
 def numbers(
@@ -32,32 +32,32 @@ def numbers(
     quarantined: Iterable[Mapping[str, Any]] = (),
     failed: Iterable[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Count everything.
+    """Compute all numbers of the report.
 
     A score is a share: of the points that are marked so far, less the penalty for being late.
 
     Args:
         assignment: its name.
-        marks: for it, of all students whom the gradebook knows.
-        results: of its tests.
-        quarantined: files that were put aside: path, reason, and student and assignment as far as they are known.
-        failed: likewise, files that could not be graded for a reason of the grader's.
+        marks: the marks for it of all students whom the gradebook knows.
+        results: the results of its tests.
+        quarantined: files that were put aside: path, reason, and student and assignment as far as known.
+        failed: likewise, files that could not be graded because of the grader.
 
     Returns:
         assignment, title: its name, and what people call it.
-        names: of students by id, as far as the gradebook knows them.
-        worth: the most points that there are to earn.
+        names: students' names by id, as far as the gradebook knows them.
+        worth: the most points that can be earned.
         students, submitted: how many the gradebook knows, and how many of these have a submission.
-        waiting: submissions of which a part waits for a person.
-        tested: submissions with a result of the tests, of which mistakes are shares.
+        waiting: how many submissions have a part that waits for a person.
+        tested: how many submissions have a result of the tests; shares of mistakes are of these.
         scores: in ascending order; without submissions of which nothing is marked yet.
         bins: their distribution: scores from "start" on, below "end" (the last holds what is above, too), of
-            which all is marked ("complete"), or of which a part is "waiting".
+            submissions fully marked ("complete"), or partly "waiting".
         mean, median, deviation: of the scores; None if there are none. The deviation is the class's own
             (divided by n).
-        questions, misconceptions: as `questions` has them.
-        by_hand, flagged, quarantined, failed, missing, late, repaired, unprotected: for a person: marks, results,
-            flags with their student, and what was said of files; each has a "student".
+        questions, misconceptions: what the functions of these names return.
+        by_hand, flagged, quarantined, failed, missing, late, repaired, unprotected: for a person: marks,
+            results, flags with their student, and what is known of files; each has a "student".
     """
     everyone = sorted(marks, key=lambda mark: mark.student)
     results = sorted(results, key=lambda result: result.student)
@@ -79,7 +79,7 @@ def numbers(
         "misconceptions": misconceptions(results, [question["cell"] for question in asked]),
         "by_hand": [mark for mark in everyone if mark.waits],
         "flagged": [{"student": result.student, "flag": flag} for result in results for flag in result.flags],
-        # Files of which nobody knows the assignment are listed with each.
+        # Files of an unknown assignment are listed with each.
         "quarantined": [file for file in quarantined if file["assignment"] in (None, assignment)],
         "failed": [file for file in failed if file["assignment"] in (None, assignment)],
         "missing": [mark for mark in everyone if not mark.submitted],
@@ -90,7 +90,7 @@ def numbers(
 
 
 def _scores(submitted: list[Mark]) -> dict[str, Any]:
-    """Each score, their distribution and what sums it up."""
+    """All scores, their distribution, and its mean, median and deviation."""
     scores = [(share(mark.cells.values(), mark.penalty), mark.waits) for mark in submitted]
     known = sorted(score for score, _ in scores if score is not None)
     count = Counter((min(int(s * BINS), BINS - 1), waits) for s, waits in scores if s is not None)
@@ -110,14 +110,14 @@ def _scores(submitted: list[Mark]) -> dict[str, Any]:
 
 
 def page(numbers: dict[str, Any]) -> str:
-    """One HTML page, complete in itself; the same numbers give the same page."""
+    """The report as one self-contained HTML page; the same numbers give the same page."""
     tasks = {question["cell"]: question["task"] for question in numbers["questions"]}
     fullest = max(bin["complete"] + bin["waiting"] for bin in numbers["bins"])
     return TEMPLATE.render(n=numbers, tasks=tasks, fullest=fullest, low=LOW)
 
 
 def percent(value: float | None) -> str:
-    """A share; only what is all or nothing rounds to that."""
+    """A share as a percentage; only all or nothing shows as 100% or 0%."""
     if value is None:
         return "–"
     rounded = round(100 * value)
@@ -126,12 +126,12 @@ def percent(value: float | None) -> str:
 
 
 def decimal(value: float | None) -> str:
-    """Two digits behind the point, so that a column is in line, and a real minus sign."""
+    """A number with two decimals, so that a column is in line, and with a real minus sign."""
     return "–" if value is None else f"{value:.2f}".replace("-0.00", "0.00").replace("-", "−")
 
 
 def ticks(text: str) -> Markup:
-    """What stands between backticks is code; a sentence begins with a capital letter."""
+    """A sentence as markup: what is between backticks becomes code, and the first letter a capital."""
     text = clean(text)
     pieces = re.split(r"`([^`]*)`", text[:1].upper() + text[1:])
     made = (Markup("<code>{}</code>").format(p) if n % 2 else escape(p) for n, p in enumerate(pieces))

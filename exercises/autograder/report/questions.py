@@ -1,4 +1,4 @@
-"""How a class did on each graded cell, who met which requirement, and which known mistakes it makes."""
+"""How a class did on each graded cell, how many met each requirement, and which known mistakes were made."""
 
 import math
 import re
@@ -12,12 +12,12 @@ from exercises.autograder.result import CellResult, Result
 from transformer_lessons import checks
 from transformer_lessons.checks.message import place
 
-FEWEST = 5  # submissions; of fewer, a correlation says nothing
-DIGITS = 9  # after which points differ by rounding alone
+FEWEST = 5  # submissions; with fewer, a correlation says nothing
+DIGITS = 9  # decimals after which points differ only by rounding
 
 
 def share(cells: Iterable[CellMark], penalty: float = 0.0) -> float | None:
-    """Points of what is marked: ``max(0, Σ earned − penalty) / Σ worth`` of the cells that wait for nobody.
+    """The share of points earned: ``max(0, Σ earned − penalty) / Σ worth`` of the cells that wait for nobody.
 
     None if there are no such cells, or if they are worth nothing.
     """
@@ -29,17 +29,17 @@ def share(cells: Iterable[CellMark], penalty: float = 0.0) -> float | None:
 
 
 def questions(marks: Sequence[Mark], results: Sequence[Result], about: Mapping[str, Any]) -> list[dict]:
-    """How a class did on each graded cell, in the order of the assignment; cells it does not know come last.
+    """How a class did on each graded cell, in the order of the assignment; unknown cells come last.
 
     Returns:
-        of each, its grade id as "cell" and what it is "worth"; and
-        task: the title of its task, or "" where it cannot be told.
-        marked: submissions with points for it; the numbers that follow are theirs, None if there are none.
+        for each cell, its grade id as "cell", what it is "worth", and
+        task: the title of its task, or "" if that is not known.
+        marked: submissions with points for it; mean, deviation, full, none are theirs, None without any.
         waiting: submissions whose answer waits for a person, which is no 0 and counts nowhere else.
         mean, deviation: of the points; the deviation is that of the class itself (divided by n).
         full, none: shares with all points and with no points.
         discrimination: see `_discrimination`.
-        requirements: what its checks require: task, sentence, how many submissions met it, and of how many.
+        requirements: what its checks require: task, sentence, how many submissions met it, of how many.
     """
     places = {name: number for number, name in enumerate(about.get("cells", ()))}
     names = dict.fromkeys(name for mark in marks for name in mark.cells)
@@ -76,9 +76,9 @@ def _discrimination(marks: Sequence[Mark], cell: str) -> float | None:
 
     ``r = Σ (x − x̄)(t − t̄) / √(Σ (x − x̄)² · Σ (t − t̄)²)``
 
-    with x a submission's points for the question and t what it reached of all others (Henrysson 1963). That the
-    question is not among the others is the correction: with it, even a question that tells nothing correlates.
-    Of the others, those that are marked count, as a share, so that submissions compare while some of them wait.
+    with x a submission's points for the question and t its share of those for all others (Henrysson 1963).
+    Leaving the question out of t is the correction: otherwise even a question that tells nothing correlates.
+    Of the others only the marked ones count, so that submissions compare while some of them wait.
 
     A pitfall: None with fewer than five submissions, or if either of the two is the same for all of them.
     """
@@ -96,7 +96,7 @@ def _discrimination(marks: Sequence[Mark], cell: str) -> float | None:
 
 
 def _requirements(tested: Sequence[CellResult]) -> list[dict]:
-    """A test that did not come to its end met none; what is asked twice is met if it was both times."""
+    """How many met each requirement: a test cut short met none, and what is asked twice must be met twice."""
     sentences: dict[tuple[str, str], str] = {}
     met: Counter = Counter()
     for cell in tested:
@@ -116,9 +116,9 @@ def misconceptions(results: Sequence[Result], order: Sequence[str]) -> list[dict
     Returns:
         id: "task/mistake".
         name: what it is, in the words that the student reads; the id if the catalogue does not know it.
-        students, share: how many make it, wherever and however often, and of all that were tested.
+        students, share: how many make it, wherever and however often, and their share of all who were tested.
         cells: the grade ids of the questions in which it is made, in the order of the assignment.
-        place, link: where in the book to read, for people, and its address; "" if it is not known.
+        place, link: where in the book to read about it, for people, and the address; "" if it is not known.
     """
     who: dict[str, set[str]] = {}
     where: dict[str, set[str]] = {}

@@ -208,11 +208,10 @@ def _about_call(name: str, tasks: Collection[str]) -> str:
 class LibraryCallRecorder(TorchFunctionMode):
     """A mode that notes calls of the watched torch functions while it is active, however the code calls them.
 
-    It sees them through aliases, ``getattr``, modules and ``torch.ops``, and it sees an optimiser's step. Not
-    seen are other threads, backward calls of a torch.autograd.Function, and what `torch.jit` and
-    `torch.compile` made before. Results, gradients and dtypes are unchanged, except that in evaluation
-    nn.MultiheadAttention and nn.TransformerEncoderLayer take their slow path, which may differ in the last
-    digit.
+    It sees aliases, ``getattr``, modules, ``torch.ops``, and an optimiser's step. It does not see other
+    threads, backward calls of a torch.autograd.Function, or what `torch.jit` and `torch.compile` made before.
+    Results, gradients and dtypes are unchanged, except that in evaluation nn.MultiheadAttention and
+    nn.TransformerEncoderLayer take their slow path, which may differ in the last digit.
 
     A call on a few numbers takes about 2.5 times as long, 2.2 times because there is a mode at all; an
     encoder layer on 64 · 64 · 64 numbers takes as long as without.

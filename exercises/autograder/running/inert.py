@@ -1,8 +1,8 @@
-"""A graded notebook that a person can open: nbgrader's formgrader shows it as HTML on Jupyter's own page.
+"""Making a graded notebook safe to open: nbgrader's formgrader shows it as HTML on Jupyter's own page.
 
-There a script of a student's would have the instructor's rights. So written answers are turned into HTML without
-any of the student's own, and of outputs there stay texts, and pictures that were drawn anew; the student's page
-shows the same.
+There a script of a student's would have the instructor's rights. So written answers are turned into HTML
+without any of the student's own, and of the outputs only texts and re-encoded pictures stay; the student's
+page shows the same.
 """
 
 import base64
@@ -13,25 +13,25 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from PIL import Image
 
-FORMATTED = 100_000  # characters of all written answers, as a parser can be made slow
-BEGINNING = 1_000  # of a text that is longer
+FORMATTED = 100_000  # characters of all written answers together, as a parser can be made slow
+BEGINNING = 1_000  # characters that are kept of a longer text
 
 FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG"}
-ENCODED = 8 << 20  # characters in which a picture may come
+ENCODED = 8 << 20  # the most characters of an encoded picture
 PIXELS = 8_000_000
-SIDE = 1000  # pixels of a picture that is shown
-PNG, JPEG = 90_000, 150_000  # bytes of one; a larger PNG becomes a JPEG
+SIDE = 1000  # the most pixels along a side of a picture that is shown
+PNG, JPEG = 90_000, 150_000  # the most bytes of each; a larger PNG becomes a JPEG
 NOT_SHOWN = " (a picture that cannot be shown)"
 # Without HTML, and without links to scripts, which this parser refuses by itself.
 MARKDOWN = MarkdownIt("js-default", {"html": False, "maxNesting": 20}).disable("image")
 
 
 def sanitize(notebook: NotebookNode) -> None:
-    """Make written answers inert, as outputs are by then; what is too long for the parser is cut."""
+    """Make written answers inert, as outputs are by then; text that is too long for the parser is cut."""
     letters = FORMATTED
     for cell in notebook.cells:
         if cell.cell_type == "code" or cell.metadata.get("nbgrader", {}).get("locked"):
-            continue  # shown as text, or the course's
+            continue  # shown as text, or the course's own
         cell.pop("attachments", None)
         text = cell.source
         if len(text) > letters:
@@ -41,16 +41,16 @@ def sanitize(notebook: NotebookNode) -> None:
 
 
 def inert_markdown(text: str) -> str:
-    """The text as HTML on one line, as Markdown would be read anew behind an empty one.
+    """The text as HTML on one line, because after an empty line it would be read as Markdown again.
 
-    A pitfall: pictures become the text that calls them.
+    A pitfall: a picture becomes the text that refers to it.
     """
     made = MARKDOWN.render(text).strip()
     return f"<div>{made}</div>".replace("\0", "").replace("\n", "&#10;") if text.strip() else text
 
 
 def inert_output(output: NotebookNode) -> NotebookNode:
-    """An output without what a browser would run: its text, and its picture, drawn anew."""
+    """An output without what a browser would run: its text, and its picture, re-encoded."""
     if "data" not in output:
         return output
     kept = {"text/plain": output.data["text/plain"]} if "text/plain" in output.data else {}
@@ -67,18 +67,18 @@ def inert_output(output: NotebookNode) -> NotebookNode:
 
 
 def is_picture(output: NotebookNode) -> bool:
-    """Whether it says that it is one."""
+    """Whether an output claims to be a picture."""
     return bool(output.get("data", {}).keys() & FORMATS.keys())
 
 
 def picture(kind: str, data: str | list[str]) -> dict[str, str]:
-    """A stranger's picture, decoded and encoded anew on white, so that nothing but pixels is left of it.
+    """A stranger's picture, decoded and encoded again on white, so that nothing but its pixels is left.
 
-    Returns it as the data of an output; nothing if it is no picture, or too large.
+    Returns it as the data of an output; an empty dict if it is not a picture, or too large.
 
     Args:
         kind: one of `FORMATS`; the bytes must be of this format, whatever other they may pass for.
-        data: in base 64.
+        data: the picture in base64.
     """
     text = "".join(data)
     if len(text) > ENCODED:
@@ -89,7 +89,7 @@ def picture(kind: str, data: str | list[str]) -> dict[str, str]:
             if image.width * image.height > PIXELS:
                 return {}
             pixels = image.convert("RGBA")
-    except Exception:  # of a damaged picture, a decoder raises almost anything
+    except Exception:  # for a damaged picture, a decoder raises almost anything
         return {}
     pixels.thumbnail((SIDE, SIDE))
     plain = Image.new("RGB", pixels.size, "white")

@@ -1,6 +1,6 @@
 """The grading of one submission, from text to text: whatever runs it knows no student, file or gradebook.
 
-So it can run in another process or on another machine, twice or not at all, and no harm is done.
+So it can run in another process or on another machine, twice or not at all, without harm.
 """
 
 import hashlib
@@ -27,11 +27,11 @@ DECIDE = ("box", "running")
 
 @dataclass(frozen=True)
 class Job:
-    """What a grading depends on."""
+    """Everything that a grading depends on."""
 
-    notebook: str  # the submission as JSON, mended
+    notebook: str  # the submission as JSON, repaired
     master: tuple[MasterCell, ...]  # the assignment's cells
-    limits: Limits = field(default_factory=Limits)  # of what it may use
+    limits: Limits = field(default_factory=Limits)  # what it may use
     isolation: str = "full"  # "full", or "none" for running it unprotected
 
     @cached_property
@@ -45,7 +45,7 @@ class Job:
 
     @cached_property
     def key(self) -> str:
-        """Changes with everything that may change the marks, and not with the course's prose."""
+        """A digest that changes with everything that may change the marks, not with the course's prose."""
         cells = [cell for cell in self.master if cell.type == "code" or cell.is_graded or cell.is_answer]
         rest = (asdict(self.limits), self.isolation, notebook.versions(), _grader())
         return _digest([self.submission, [asdict(cell) for cell in cells], *rest])
@@ -53,19 +53,19 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a grading gives."""
+    """The outcome of a grading."""
 
     result: Result  # without a student
     notebook: str  # the submission with its outputs, as JSON; it is safe to look at
     scores: dict[str, float | None]  # points by grade id; None where a person has to give them
-    unanswered: tuple[str, ...]  # the answers that are as they were handed out, without own words beside them
+    unanswered: tuple[str, ...]  # the answers left as handed out, without own words beside them
 
 
 def run(job: Job) -> Outcome:
     """Grade a submission.
 
     Raises:
-        WorkerError: if the box cannot be made, or its processes do not keep to the rules.
+        WorkerError: if the box cannot be made, or its processes break the protocol.
     """
     made = nbformat.v4.reads(job.notebook)  # checked at the intake
     _in_the_masters_words(made, job.master)
@@ -78,13 +78,13 @@ def run(job: Job) -> Outcome:
     scores = {cell.cell: cell.earned for cell in result.cells}
     scores |= {name: 0.0 if name in unanswered else None for name in by_hand}
     answers = {name: _digest(sources[name]) for name in by_hand if name in sources}
-    sanitize(made)  # at last: whether an answer was touched depends on the student's own text
+    sanitize(made)  # last, as whether an answer was touched depends on the student's own text
     about = {"key": job.key, "submission": job.submission, "answers": answers}
     return Outcome(replace(result, **about), nbformat.writes(made), scores, unanswered)
 
 
 def _beside_own_words(made: NotebookNode) -> set[str | None]:
-    """Answers in words with a text of the student's own right before or behind them, which may be meant."""
+    """Answers in words with a text of the student's own right before or after, which may be the answer."""
     found: set[str | None] = set()
     for pair in pairwise(made.cells):
         names = {grade_id(cell) for cell in pair}
@@ -94,7 +94,7 @@ def _beside_own_words(made: NotebookNode) -> set[str | None]:
 
 
 def _in_the_masters_words(made: NotebookNode, master: tuple[MasterCell, ...]) -> None:
-    """Give each cell that nbgrader knows what the master says of it; of answers, all but their text."""
+    """Give each cell that nbgrader knows the master's metadata and text; answers keep their own text."""
     known = {cell.name: cell for cell in master}
     for cell in made.cells:
         if of_master := known.get(grade_id(cell)):
@@ -113,7 +113,7 @@ def _digest(value: Any) -> str:
 
 @cache
 def _grader() -> str:
-    """A digest of the programs that decide marks: the course's checks, and what runs students' code."""
+    """A digest of the source code that decides marks: the course's checks, and what runs students' code."""
     autograder = Path(__file__).parents[1]
     folders = [Path(transformer_lessons.__file__).parent, *(autograder / name for name in DECIDE)]
     files = [path for folder in folders for path in sorted(folder.rglob("*.py"))]

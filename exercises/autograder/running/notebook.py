@@ -1,7 +1,7 @@
-"""Running a notebook: its code cells go to processes of their own, and outputs and points come back into it.
+"""Running a notebook: its code cells run in separate processes; outputs and points come back into it.
 
-What runs as a test is the master's text, never what the submitted file says a test is. The learner's code runs in
-its box, and what its process sends is shown, but decides nothing.
+What runs as a test is the master's text, never what the submitted file says a test is. The learner's code
+runs in its box; what its process sends is shown, but decides nothing.
 """
 
 import atexit
@@ -28,30 +28,30 @@ from exercises.autograder.running.runner import Cell
 from exercises.autograder.running.worker import Worker
 from transformer_lessons.tools.submission import grade_id, is_ungraded
 
-PICTURE = 10_000  # bytes that a picture counts for at least, as it takes time to draw it anew
+PICTURE = 10_000  # the fewest bytes that a picture counts as, because re-encoding it takes time
 
 
 @dataclass(frozen=True)
 class MasterCell:
-    """A cell of an assignment as the gradebook keeps it: this is run and counted, whatever a submission says."""
+    """A cell of an assignment as the gradebook has it: this runs and counts, whatever a submission says."""
 
     name: str  # its grade id
     type: str  # "code" or "markdown"
     locked: bool  # whether it is the course's text, not the student's
-    source: str  # the text, hidden tests and all; of an answer, what was handed out
+    source: str  # the text, with hidden tests; of an answer, what was handed out
     points: float = 0.0  # the most it gives
     is_graded: bool = False  # whether it gives points, by a test or by a person
-    is_answer: bool = False  # whether it is where an answer belongs
+    is_answer: bool = False  # whether an answer belongs here
 
 
 def master_of(url: str, assignment: str) -> tuple[MasterCell, ...]:
-    """The cells of an assignment, whose notebook is called like it.
+    """The cells of an assignment, whose notebook has the same name.
 
     Args:
-        url: of the gradebook's database.
+        url: the address of the gradebook's database.
 
     Raises:
-        MissingEntry: if the gradebook does not know it.
+        MissingEntry: if the gradebook does not know the assignment.
     """
     with Gradebook(url) as gradebook:
         known = gradebook.find_notebook(assignment, assignment)
@@ -69,12 +69,12 @@ def master_of(url: str, assignment: str) -> tuple[MasterCell, ...]:
 
 
 def run(notebook: NotebookNode, master: tuple[MasterCell, ...], limits: Limits, isolation: str) -> Result:
-    """Run all code cells of a notebook, whose outputs are put into it; the result names no student.
+    """Run all code cells of a notebook and put their outputs into it; the result names no student.
 
     Args:
-        notebook: a submission, mended.
+        notebook: a submission, repaired.
         master: the assignment's cells.
-        limits: of what it may use.
+        limits: what the submission may use.
         isolation: "full", or "none" to run it unprotected and say so in the result.
     """
     cells = _cells(notebook, {cell.name: cell for cell in master})
@@ -95,10 +95,10 @@ def run(notebook: NotebookNode, master: tuple[MasterCell, ...], limits: Limits, 
 
 
 def _outcomes(cells: list[Cell], limits: Limits, isolation: str) -> tuple[list[dict], dict]:
-    """Of each cell, and what it took.
+    """The outcome of each cell, and the time and notes of the run.
 
-    If the tests' process was ended before it could say all, for want of memory on a busy machine, it is asked
-    once more; had the student's code a part in that, it ends again.
+    If the tests' process was ended before it could report everything, for lack of memory on a busy machine,
+    it runs once more; if the student's code had a part in that, it ends again.
     """
     for _ in range(2):
         forking = worker(threading.get_ident())
@@ -119,10 +119,10 @@ def worker(thread: int) -> Worker:
 
 
 def _cells(notebook: NotebookNode, master: dict[str, MasterCell]) -> list[tuple[Cell, NotebookNode]]:
-    """What is to be run, with the notebook's cell that shows it; a locked cell once, in the master's words.
+    """The cells to run, each with the notebook's cell that shows it; a locked one once, by the master's text.
 
-    Experiments are not, as they take minutes: a person reads what is concluded from the plots that the student's
-    notebook holds.
+    Experiments are not run, because they take minutes: a person reads what is concluded from the plots that
+    the student's notebook holds.
     """
     found, seen = [], set()
     for shown in notebook.cells:
@@ -145,7 +145,7 @@ def _cells(notebook: NotebookNode, master: dict[str, MasterCell]) -> list[tuple[
 
 
 def _settled(cells: list, outcomes: list[dict], room: int) -> tuple[list[CellResult], list[Flag]]:
-    """Put outputs into the notebook, of tests first, as there may not be room for all; points and flags."""
+    """Put outputs into the notebook, tests' first, as there may not be room for all; points and flags."""
     tests = [number for number, (cell, _) in enumerate(cells) if cell.role == "test"]
     found = {n: CellResult(cells[n][0].id, 0.0, cells[n][0].points, "missing") for n in tests}
     flags = []
@@ -169,13 +169,13 @@ def _settled(cells: list, outcomes: list[dict], room: int) -> tuple[list[CellRes
 
 
 def _within_bounds(outputs: list, room: int) -> tuple[list[NotebookNode], int]:
-    """As many as there is room for, inert; the rest is not even looked at, as that takes time for each."""
+    """As many outputs as there is room for, made inert; the rest is not looked at, as each takes time."""
     kept = []
     for output in map(_valid, outputs):
         least = PICTURE if is_picture(output) else 0
         output = inert_output(output)
         text = json.dumps(output, indent=1)
-        room -= max(least, len(text) + 8 * text.count("\n"))  # as each line stands further in, in the file
+        room -= max(least, len(text) + 8 * text.count("\n"))  # as each line is indented in the file
         if room < 0:
             kept.append(new_output("stream", name="stdout", text="[cut: the notebook has too much output]\n"))
             break
@@ -186,7 +186,7 @@ def _within_bounds(outputs: list, room: int) -> tuple[list[NotebookNode], int]:
 def _decoded(text: str) -> list:
     """A list of what should be outputs; the learner's process may have sent anything."""
     try:
-        # Twice, as an escape can express half a character, which no file can hold.
+        # Decoded twice, because an escape can express half a character, which no file can hold.
         found = json.loads(whole(json.dumps(json.loads(text), ensure_ascii=False)))
     except (ValueError, RecursionError):
         found = None
@@ -194,11 +194,11 @@ def _decoded(text: str) -> list:
 
 
 def _valid(output: Any) -> NotebookNode:
-    """An output that nbformat accepts and can write."""
+    """The output, if nbformat accepts it and can write it; else a note in its place."""
     try:
         node = nbformat.from_dict(output)
         nbformat.validate(node, ref="output", version=4)
-        json.dumps(node)  # or it is nested too deep to be written
+        json.dumps(node)  # fails if it is nested too deep to be written
         return node
     except Exception:
         return new_output("stream", name="stdout", text="[an output that cannot be read]\n")
@@ -206,7 +206,7 @@ def _valid(output: Any) -> NotebookNode:
 
 @cache
 def versions() -> dict[str, str]:
-    """Of what marks may depend on besides the submission and the master."""
+    """The versions that marks may depend on, besides the submission and the master."""
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,

@@ -1,15 +1,15 @@
-"""Plain values over a socket: a header in JSON, and tensors as raw bytes behind it; never pickle.
+"""Plain values over a socket: a header in JSON, followed by tensors as raw bytes; never pickle.
 
-A frame is two lengths (of the header and of the bytes, 8 bytes each, little-endian), the header, and the bytes of
-all tensors in the order in which the header names them. In the header
+A frame is two lengths (of the header and of the bytes, 8 bytes each, little-endian), the header, and the
+bytes of all tensors in the order in which the header names them. In the header
 
     None, bool, int, float, str   stand for themselves,
     [value, …]                    for a list, or a tuple, which arrives as a list,
     {"dict": {name: value, …}}    for a dict with string keys,
     {"tensor": [dtype, shape, order]}    for a tensor; the order is that of its axes in memory.
 
-The sender of a frame may be hostile: everything is bounded before it is read or built, and all that a reader can
-raise is `WireError` (what came breaks these rules) and `PeerGoneError` (nothing comes, or nobody reads).
+The sender of a frame may be hostile: everything is bounded before it is read or built, and all that a reader
+can raise is `WireError` (what came breaks these rules) and `PeerGoneError` (nothing comes, or nobody reads).
 """
 
 import json
@@ -26,7 +26,7 @@ from torch import Tensor
 
 HEADER_BYTES = 2 << 20
 TENSOR_BYTES = 64 << 20
-VALUES = 20_000  # in one frame: tensors, numbers, lists and what they hold
+VALUES = 20_000  # the most in one frame: tensors, numbers, lists and what they contain
 DEPTH = 24
 TEXT = 1 << 19  # the longest string
 AXES = 16
@@ -37,19 +37,19 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 class WireError(Exception):
-    """A value that cannot be sent, or a frame that breaks the rules; nothing more is to be read."""
+    """Raised for a value that cannot be sent, or a frame that breaks the rules; nothing more may be read."""
 
 
 class PeerGoneError(Exception):
-    """The other side has ended, or took longer than it may."""
+    """Raised when the other side has ended, or took longer than it may."""
 
 
 def send(connection: socket.socket, value: Any, deadline: float) -> None:
-    """One frame.
+    """Send one frame.
 
     Args:
         connection: a stream socket.
-        value: plain, see above; tensors of any device, with strides.
+        value: plain, see above; tensors may be on any device, but must be strided.
         deadline: by `time.monotonic`; infinite for none.
 
     Raises:
@@ -66,11 +66,11 @@ def send(connection: socket.socket, value: Any, deadline: float) -> None:
         raise WireError(f"value: expected at most {HEADER_BYTES:,} bytes beside tensors, got {len(header):,}")
     for part in (LENGTHS.pack(len(header), size) + header, *map(_bytes_of, frame.tensors)):
         with _in_time(connection, deadline, "read"):
-            connection.sendall(part)  # the time is that of all together
+            connection.sendall(part)  # the deadline is that of all parts together
 
 
 def receive(connection: socket.socket, deadline: float) -> Any:
-    """The value of the next frame.
+    """Receive the next frame and return its value.
 
     Raises:
         WireError: if the frame breaks the rules.
@@ -91,7 +91,7 @@ def receive(connection: socket.socket, deadline: float) -> Any:
 
 
 class _Frame:
-    """How many values there are so far; of one to be sent, its tensors, and of one that came, the bytes left."""
+    """A frame in progress: how many values it has, its tensors (if sent), the bytes left (if received)."""
 
     def __init__(self, data: bytes | bytearray = b""):
         self.values = 0
@@ -107,14 +107,14 @@ class _Frame:
 
 
 def _is_scalar(value: Any) -> bool:
-    """Whether it stands for itself in a header; exact types, as objects of others may lie about themselves."""
+    """Whether a value stands for itself in a header; of exact types, as others may lie about themselves."""
     if type(value) is int:
         return -(2**63) <= value < 2**63
     return value is None or type(value) in (bool, float) or (type(value) is str and len(value) <= TEXT)
 
 
 def _encoded(value: Any, frame: _Frame, depth: int) -> Any:
-    """What stands in the header."""
+    """A value in the form that it has in the header."""
     frame.one_more(depth)
     if _is_scalar(value):
         return value
@@ -131,7 +131,7 @@ def _encoded(value: Any, frame: _Frame, depth: int) -> Any:
 
 
 def _order(tensor: Tensor) -> list[int]:
-    """The axes as they lie in memory: after a transpose `view` fails, on the other side too."""
+    """The order of the axes in memory: after a transpose `view` fails, on the other side too."""
     order = sorted(range(tensor.dim()), key=lambda axis: -tensor.stride(axis))
     is_other = tensor.permute(order).is_contiguous() and not tensor.is_contiguous()
     return order if is_other else list(range(tensor.dim()))
@@ -143,7 +143,7 @@ def _bytes_of(tensor: Tensor) -> memoryview:
 
 
 def _decoded(encoded: Any, frame: _Frame, depth: int) -> Any:
-    """The value that stands in the header."""
+    """The value that a header describes."""
     frame.one_more(depth)
     if _is_scalar(encoded):
         return encoded
@@ -157,7 +157,7 @@ def _decoded(encoded: Any, frame: _Frame, depth: int) -> Any:
 
 
 def _tensor(described: Any, frame: _Frame) -> Tensor:
-    """A tensor from the first of the bytes that are left."""
+    """A tensor from the first of the remaining bytes."""
     if type(described) is not list or len(described) != 3 or described[0] not in NAMES.values():
         raise WireError("tensor: no dtype, shape and order")
     dtype, shape, order = DTYPES[described[0]], *described[1:]
@@ -169,10 +169,10 @@ def _tensor(described: Any, frame: _Frame) -> Tensor:
     if not size:
         try:
             return torch.empty(shape, dtype=dtype)
-        except RuntimeError:  # of an axis that is 0 and others that are out of all bounds
+        except RuntimeError:  # one axis is 0, and others are out of all bounds
             raise WireError("tensor: no shape") from None
     raw, frame.left = torch.frombuffer(frame.left[:size], dtype=torch.uint8), frame.left[size:]
-    # Of booleans, bytes other than 0 and 1 are neither True nor False.
+    # As booleans, bytes other than 0 and 1 would be neither True nor False.
     found = raw != 0 if dtype is torch.bool else raw.clone().view(dtype)
     return found.reshape([shape[axis] for axis in order]).permute([*map(order.index, range(len(order)))])
 
@@ -196,7 +196,7 @@ def _read(connection: socket.socket, size: int, deadline: float) -> bytearray:
 
 @contextmanager
 def _in_time(connection: socket.socket, deadline: float, what: str) -> Iterator[None]:
-    """A peer that sends or takes a byte at a time is waited for until the same deadline, and no moment longer."""
+    """Wait for the peer until the deadline and no longer, even if it sends or takes a byte at a time."""
     seconds = deadline - time.monotonic()
     try:
         if seconds <= 0:
