@@ -1,19 +1,19 @@
 """Near-identical pairs of submissions, for a person to look at; no mark depends on them.
 
 The tasks are short and most have one natural solution, so how much two have in common says little; how many
-others have as much in common with either of them says more. Within a cell two answers are as similar as the
-share s of runs of `RUN` tokens that are in both (Jaccard). If r of the class's n students are at least as
-similar to one of the two, that is worth s² · log2(n/r) bits. Of names, a run keeps which are the same, not how
-they are spelled (Baker: Parameterized duplication in strings, SIAM J. Comput. 26, 1997). A pair is reported if
-its sum over cells is greater by log2(16n) bits than what either has in common with the others nearest to them,
-the first few of these left aside: the good ones resemble each other in all they do. The same code with the same
-names, whatever its comments and layout, is reported whatever it is worth.
+others have as much in common with either of them says more. Within a cell the similarity of two answers is
+the share s of runs of `RUN` tokens that are in both (Jaccard). If r of the class's n students are at least as
+similar to one of the two, that is worth s² · log2(n/r) bits. A run records which names are the same, not how
+they are spelled (Baker: Parameterized duplication in strings, SIAM J. Comput. 26, 1997). A pair is reported
+if its sum over cells is greater by log2(16n) bits than what either has in common with the others nearest to
+them, leaving out the first few of these: good students resemble each other in all they do. The same code with
+the same names, whatever its comments and layout, is reported however few bits it is worth.
 
 In nine made-up classes of 100 for each assignment (``tests/test_autograder_similarity.py``) there were 0.02
 false pairs on average, 0.11 in the worst. Of copies of all code, all were found with comments and line breaks
-changed, 71% with all local names changed. Real classes may be more alike. Not told: who wrote first, and whether
-two asked the same friend, page or program. Seldom found: two or three answers in common, and what was written
-anew.
+changed, 71% with all local names changed. Real classes may be more alike. It is not reported who wrote first,
+or whether two asked the same friend, page or program. Two or three answers in common, and rewritten answers,
+are seldom found.
 """
 
 import builtins
@@ -35,18 +35,18 @@ from exercises.autograder.intake.cells import normalize_source
 from exercises.autograder.intake.repair import is_answer, named
 from transformer_lessons.tools.submission import grade_id
 
-OWN = "own cells"  # under which a student's own code cells are compared
+OWN = "own cells"  # the name under which a student's own code cells are compared
 RUN = 5  # tokens, or words
-FAR = 20  # tokens, so that a run hangs together with its neighbourhood alone
-ENOUGH = 25  # runs, about 30 tokens, without which even the same text says nothing
-ROW = 8  # runs of an answer in words that count like a cell, as there is more to choose
-NEAR = 8  # students at most, with whom anybody has much in common without that saying anything
-MOST_LINES = 1_000  # of a cell that is shown; comparing takes the square of it at worst
+FAR = 20  # tokens, so that a run depends only on its neighbourhood
+ENOUGH = 25  # runs, about 30 tokens, below which even the same text says nothing
+ROW = 8  # runs of an answer in words that count like a cell of code, as words leave more choice
+NEAR = 8  # the most students with whom anybody may have much in common without that saying anything
+MOST_LINES = 1_000  # lines of a cell that are shown; comparing takes quadratic time at worst
 LEGEND = "= the same   ~ the same but for names, texts and layout   | different"
 EXACT = "all of it but for comments and layout"
 WIDTH = 58  # of a side, in characters
 
-# A text is read piece by piece, so that code that cannot be parsed has tokens too.
+# Text is read piece by piece, so that code that cannot be parsed has tokens, too.
 PIECE = re.compile(
     r"""
       \#[^\n]*
@@ -60,17 +60,17 @@ PIECE = re.compile(
 PYTHON = {*dir(builtins), *keyword.kwlist}
 
 Texts = dict[str, str]  # a student's answers, by cell
-Runs = dict[str, frozenset[tuple[str, ...]]]  # likewise
-Read = frozenset[tuple[str, str]]  # likewise, what is read of them
+Runs = dict[str, frozenset[tuple[str, ...]]]  # a student's runs of tokens, by cell
+Read = frozenset[tuple[str, str]]  # what is read of a student's answers, by cell
 
 
 @dataclass(frozen=True)
 class Pair:
     """Two submissions that have much in common."""
 
-    first: str  # of the students, in the order of their ids
+    first: str  # the students, in the order of their ids
     second: str
-    score: float  # the share of runs of tokens that both have; of all in cells that both answered
+    score: float  # the share of runs of tokens that both have, among all in cells that both answered
     cells: dict[str, float]  # the same for each of these cells
     exact: bool  # whether all their answers are the same, but for comments and layout
 
@@ -81,11 +81,11 @@ class Pair:
 def pairs(texts: dict[str, Texts], released: Collection[str], words: Collection[str] = ()) -> list[Pair]:
     """The pairs that a person should look at, those with most in common first.
 
-    Of several students with the same code each is paired with the first of them, and only that one with others.
+    Several students with the same code are each paired with the first of them, and only that one with others.
 
     Args:
-        texts: of each student the texts of their answers, by cell.
-        released: what was handed out; it counts for nothing. More may be added, say a chapter's code.
+        texts: each student's answers, by cell.
+        released: texts that were handed out, which do not count. More may be added, say a chapter's code.
         words: the cells that are answers in words.
     """
     read, runs = own_runs(texts, released, words)
@@ -103,10 +103,10 @@ def pairs(texts: dict[str, Texts], released: Collection[str], words: Collection[
 def own_runs(
     texts: dict[str, Texts], released: Collection[str], words: Collection[str] = ()
 ) -> tuple[dict[str, Read], dict[str, Runs]]:
-    """Of each student who answered anything, by id: what is read of it, and those runs that were not handed out.
+    """What is read of each student's answers, and the runs in them that were not handed out; by student's id.
 
-    Read are words, and of code what Python reads, names included: comments and line breaks are easily changed.
-    For the arguments see `pairs`.
+    Of answers in words, all is read; of code, what Python reads, names included, because comments and line
+    breaks are easily changed. Students who answered nothing are left out. For the arguments see `pairs`.
     """
     given = {normalize_source(text) for text in released} | {""}
     common = frozenset().union(*(_runs(text, of) for text in released for of in (_names_aside, _words)))
@@ -122,7 +122,7 @@ def own_runs(
 
 
 def shares(ours: Runs, theirs: Runs) -> tuple[float, dict[str, float]]:
-    """The share of equal runs in all cells that both answered, and in each."""
+    """The share of equal runs in all cells that both answered, and in each of them."""
     cells = [cell for cell in sorted(ours.keys() & theirs.keys()) if ours[cell] | theirs[cell]]
     both = {cell: len(ours[cell] & theirs[cell]) for cell in cells}
     either = {cell: len(ours[cell] | theirs[cell]) for cell in cells}
@@ -131,7 +131,7 @@ def shares(ours: Runs, theirs: Runs) -> tuple[float, dict[str, float]]:
 
 
 def _bits(runs: list[Runs], words: Collection[str]) -> np.ndarray:
-    """How surprising is what each pair has in common, (students, students)."""
+    """How surprising it is what each pair has in common, of shape (students, students)."""
     number = len(runs)
     total = np.zeros((number, number))
     for cell in sorted(set(chain.from_iterable(runs))):
@@ -158,18 +158,18 @@ def _standing_out(bits: np.ndarray) -> list[list[int]]:
     return np.argwhere(np.triu(bits > needed, 1)).tolist()
 
 
-# ---- What of a text is compared
+# ---- What is compared of a text
 
 
 def _tokens(code: str) -> list[str]:
-    """What Python reads, without texts, comments, round brackets and commas; valid or not."""
+    """What Python reads, without strings, comments, round brackets and commas; the code may be invalid."""
     return [piece["token"] for piece in PIECE.finditer(code) if piece["token"]]
 
 
 def _names_aside(code: str) -> list[str]:
-    """The tokens; in place of a name that a student chooses, how many tokens before it stood last, if near.
+    """The tokens, each name a student chose replaced by how many tokens ago it was last used, if near.
 
-    Names behind a dot are those of libraries, but for what a student keeps in `self`.
+    Names after a dot are those of libraries, except for what a student keeps in `self`.
     """
     found: list[str] = []
     last: dict[str, int] = {}
@@ -207,7 +207,7 @@ def of_two(course: Course, assignment: str, first: str, second: str) -> str:
     """Two submissions side by side, with what they have in common.
 
     Raises:
-        FileNotFoundError: if there is no submission of one of the two.
+        FileNotFoundError: if one of the two has no submission.
     """
     texts, *given = _answers(course, assignment, [first, second])
     read, runs = own_runs(texts, *given)
@@ -220,9 +220,9 @@ def of_two(course: Course, assignment: str, first: str, second: str) -> str:
 def _answers(
     course: Course, assignment: str, students: list[str]
 ) -> tuple[dict[str, Texts], list[str], set[str]]:
-    """The students' answers by cell, all that was handed out, and which cells are answers in words.
+    """The students' answers by cell, everything that was handed out, and which cells are answers in words.
 
-    Under one name several versions may have been handed out, and a student may have worked on any.
+    Several versions of an assignment may have been handed out, and a student may have worked on any.
     """
     current = release.HERE / "release" / assignment / f"{assignment}.ipynb"
     versions = [*course.versions(assignment), nbformat.read(current, as_version=4)]
@@ -250,9 +250,9 @@ def side_by_side(names: tuple[str, str], texts: tuple[Texts, Texts], by_cell: di
     """The answers of two students, cell by cell, with a mark between the lines.
 
     Args:
-        names: of the two.
-        texts: of their answers, by cell.
-        by_cell: the share of what is equal; cells with the greatest come first.
+        names: of the two students.
+        texts: their answers, by cell.
+        by_cell: the share of equal runs; cells with the greatest come first.
     """
     lines = [LEGEND, *_row(names[0], " ", names[1])]
     for cell in sorted(texts[0].keys() | texts[1].keys(), key=lambda cell: (-by_cell.get(cell, 0.0), cell)):
@@ -264,7 +264,7 @@ def side_by_side(names: tuple[str, str], texts: tuple[Texts, Texts], by_cell: di
 
 
 def _compared(ours: list[str], theirs: list[str]) -> Iterator[tuple[str, str, str]]:
-    """Lines that say the same stand beside each other, with a mark between."""
+    """The lines of both, those that say the same beside each other, with a mark between."""
     # A line's tokens, or all of it if there are none, as in a comment.
     keys = [[" ".join(_names_aside(line)) or line.strip() for line in lines] for lines in (ours, theirs)]
     for kind, a, b, c, d in difflib.SequenceMatcher(None, *keys, autojunk=False).get_opcodes():
@@ -274,7 +274,7 @@ def _compared(ours: list[str], theirs: list[str]) -> Iterator[tuple[str, str, st
 
 
 def _row(left: str, mark: str, right: str) -> Iterator[str]:
-    """A line of each beside the other's, in as many lines as it takes."""
+    """Two lines side by side, in as many lines as they take."""
     sides = [clean(text.expandtabs(4)) for text in (left, right)]
     for start in range(0, max(map(len, sides)) or 1, WIDTH):
         one, other = (side[start : start + WIDTH] for side in sides)

@@ -1,10 +1,10 @@
-"""Grade a batch: take submissions in, have them run in their boxes, enter the marks, and write feedback.
+"""Grading a batch: take submissions in, have them run in their boxes, enter the marks, and write feedback.
 
-Only what is new is graded: a submission that was not graded yet, or was handed in anew with another text. What
-was graded with an earlier master, or by an earlier grader, is left to `regrade`, which shows first what would
-change. What nothing that matters has changed for is not run: a master's prose, for one, is not part of a
-grading's key. The marks that a person has given stay; where the tests now say something else, the person is asked
-to look again.
+Only what is new is graded: a submission that was not graded yet, or was handed in again with another text.
+What was graded with an earlier master, or by an earlier grader, is left to `regrade`, which first shows what
+would change. A submission does not run if nothing that matters has changed: a master's prose, for example, is
+not part of a grading's key. A person's marks stay; where the tests now say something else, the person is
+asked to look again.
 """
 
 import fcntl
@@ -31,10 +31,10 @@ from transformer_lessons.data.files import write_json
 
 
 class Change(NamedTuple):
-    """A submission whose points would be others.
+    """A submission whose points would change.
 
-    `cells` are points before and after by grade id, of the tests that differ; `marked` are the tests among these
-    for which a person has given points, which stay.
+    `cells` has the points before and after, by grade id, of the tests that differ; `marked` are the tests
+    among these for which a person has given points, which stay.
     """
 
     student: str
@@ -47,14 +47,14 @@ class Change(NamedTuple):
 
 @dataclass
 class Summary:
-    """What became of a batch, or of a regrading."""
+    """The outcome of a batch, or of a regrading."""
 
     graded: list[Result] = field(default_factory=list)  # the results that were entered now
     unchanged: int = 0  # how many submissions had been graded before
-    # Those that an earlier master or grader graded; a regrading runs them again
+    # Submissions that an earlier master or grader graded; a regrading runs them again
     stale: list[Submission] = field(default_factory=list)
     quarantined: list[Arrival] = field(default_factory=list)  # what was put aside at the intake
-    # What could not be graded, or given back, for a reason that is the grader's
+    # What could not be graded, or given back, because of the grader
     failed: list[Arrival] = field(default_factory=list)
     applied: bool = False  # whether a regrading was entered
 
@@ -67,18 +67,18 @@ def grade(
     isolated: bool = True,
     pool: Pool | None = None,
 ) -> Summary:
-    """Grade everything that a source holds, and what was taken in before and not graded yet.
+    """Grade everything in a source, and what was taken in earlier and not graded yet.
 
     Args:
-        source: a notebook, a folder of them, nbgrader's `submitted`, or a zip archive of Canvas or Moodle; None
-            if there is nothing new to take in.
-        folder: the course's, which everything is written into; made if it is not there.
+        source: a notebook, a folder of them, nbgrader's `submitted`, or a zip archive of Canvas or Moodle;
+            None if there is nothing new to take in.
+        folder: the course's, into which everything is written; created if missing.
         people: the class, see `course.roster`.
         isolated: False runs the students' code unprotected, and marks every grade so.
-        pool: where the work is done; this process by itself.
+        pool: where the work is done; by default this process.
 
     Raises:
-        ValueError: if the master itself does not earn all points here, for a class that cannot be, or if another
+        ValueError: if the master itself does not earn all points here, for an invalid class, or if another
             command is at work on the course.
     """
     summary, pool = Summary(), pool or InProcessPool()
@@ -109,24 +109,24 @@ def regrade(
     isolated: bool = True,
     pool: Pool | None = None,
 ) -> Summary:
-    """Grade again what a changed master or grader concerns, show who changes by how much, and only then enter it.
+    """Grade again what a changed master or grader affects, show whose points change, only then enter it.
 
     Args:
         folder: the course's.
         assignments: whose submissions are looked at; all, if there are none.
-        apply: is shown what would change, and says whether it is entered. If not, nothing changes; what was run
-            is kept in the journal, so that the next time costs nothing.
+        apply: gets what would change, and says whether to enter it. If not, nothing changes; what was run is
+            kept in the journal, so that the next time costs nothing.
 
     Raises:
-        ValueError: if the changed master itself does not earn all points, or if another command is at work on the
-            course.
+        ValueError: if the changed master itself does not earn all points, or if another command is at work on
+            the course.
     """
     summary, pool = Summary(), pool or InProcessPool()
     with opened(folder, isolated=isolated) as grading:
         states = _by_state(grading, assignments)
         summary.stale, summary.unchanged = states["stale"], len(states["graded"])
         grading.check_masters((assignment for _, assignment in summary.stale), pool)
-        # The notebooks stay in the journal until they are wanted: a thousand would fill the memory.
+        # The notebooks stay in the journal until they are needed: a thousand would fill the memory.
         done: dict[Submission, Result] = {}
         _run(grading, summary.stale, pool, summary, lambda one, outcome: done.update({one: outcome.result}))
         again, of = sorted(done), _marks(grading.course)
@@ -141,7 +141,7 @@ def regrade(
 
 @contextmanager
 def opened(folder: Path, *, isolated: bool = True) -> Iterator[Grading]:
-    """A course, for one command at a time.
+    """Open a course, for one command at a time.
 
     Raises:
         ValueError: if another command is at work on it.
@@ -149,7 +149,7 @@ def opened(folder: Path, *, isolated: bool = True) -> Iterator[Grading]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kernel gives it back, however this ends
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kernel releases it, however this ends
         except OSError:
             raise ValueError(f"another command is at work on {folder}: wait for it, or stop it") from None
         with closing(Grading(Course(folder), isolated=isolated)) as grading:
@@ -172,7 +172,7 @@ def _run(
     summary: Summary,
     use: Callable[[Submission, Outcome], None],
 ) -> None:
-    """Use what gradings give, as it comes. Whatever goes wrong with one is noted, and the next one follows."""
+    """Use the outcomes of gradings as they come; if one goes wrong, note that and go on to the next."""
     outcomes = grading.outcomes(wanted, pool)
     for one, outcome in tqdm(outcomes, total=len(wanted), unit="submission", disable=None):
         with _noted(grading, one, summary):
@@ -183,7 +183,7 @@ def _run(
 
 @contextmanager
 def _noted(grading: Grading, one: Submission, summary: Summary) -> Iterator[None]:
-    """What fails for one submission is noted; but for what concerns the disk, the gradebook or the cluster."""
+    """Note a failure of one submission; errors of the disk, the gradebook or the cluster are raised."""
     try:
         yield
     except OSError:
@@ -203,12 +203,12 @@ def _change(course: Course, one: Submission, after: Result, mark: marks.Mark) ->
 
 
 def _marks(course: Course) -> Callable[[str], dict[str, marks.Mark]]:
-    """Of an assignment, read once: by student."""
+    """A function that gives an assignment's marks by student; each assignment is read once."""
     return cache(lambda name: {mark.student: mark for mark in marks.marks(course.gradebook, name)})
 
 
 def write_feedback(grading: Grading, summary: Summary, *, anew: bool = False) -> int:
-    """Write the pages that are older than the marks, or all, with what a person has marked; how many."""
+    """Write the pages that are older than the marks, or all, with a person's marks; return how many."""
     course, of, wanted = grading.course, _marks(grading.course), 0
     for one in course.submissions():
         record, page = course.record(*one), course.page(*one)

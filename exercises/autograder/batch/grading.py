@@ -1,8 +1,8 @@
-"""Submissions of a course on their way to marks: run where needed, kept, and entered by this process alone.
+"""A course's submissions on their way to marks: run where needed, stored, and entered by this process alone.
 
-The order of writing is what makes a batch safe to stop: first what a grading gave goes to the journal, then the
-graded notebook to its place, then the marks to the gradebook in one transaction, at last the record that says so.
-Whatever is missing at the end of this row, the next batch does again, from where it was.
+The order of writing is what makes a batch safe to stop: first an outcome goes to the journal, then the graded
+notebook to its place, then the marks to the gradebook in one transaction, and finally the record that says
+so. The next batch does again whatever is missing at the end of this row, from where it was.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ _interrupted = threading.Event()
 
 
 def heed_interruptions() -> None:
-    """From now on Ctrl-C is not lost: what a signal raises while Python disposes of an object, Python drops."""
+    """Keep Ctrl-C from getting lost: Python drops what a signal raises while it disposes of an object."""
 
     def interrupt(*_: object) -> None:
         _interrupted.set()
@@ -69,14 +69,14 @@ class Grading:
 
     @cached_property
     def released(self) -> dict[str, NotebookNode]:
-        """By name, the assignments as they are handed out now."""
+        """The assignments as they are handed out now, by name."""
         return {
             name: nbformat.read(release.released(master), as_version=4)
             for name, master in self.masters.items()
         }
 
     def master(self, name: str) -> tuple[MasterCell, ...]:
-        """The cells of an assignment as they are now, of which the gradebook is told if they have changed.
+        """The current cells of an assignment; if they have changed, the gradebook is told.
 
         Raises:
             ValueError: if nbgrader refuses the master: once there are marks, no cell may come or go.
@@ -92,7 +92,7 @@ class Grading:
         return self._known[name]
 
     def _tell_gradebook(self, name: str) -> None:
-        """Have nbgrader read the master, and keep what is handed out now."""
+        """Have nbgrader read the master, and store what is handed out now."""
         try:
             release.generate(self.masters[name], self._api)
         except RuntimeError as error:
@@ -110,7 +110,7 @@ class Grading:
     # Submissions
 
     def collect(self, source: Path) -> tuple[list[Arrival], list[Arrival]]:
-        """Take submissions in; what was there of the same student and assignment is replaced.
+        """Take submissions in; each replaces an earlier one of the same student and assignment.
 
         Returns:
             what was taken in, without the notebooks, and what was put aside.
@@ -128,7 +128,7 @@ class Grading:
         return received, quarantined
 
     def job(self, student: str | None, assignment: str) -> Job:
-        """What is to be done for a submission that was taken in; the master itself is nobody's."""
+        """The job for a submission that was taken in; the master itself has no student."""
         if student is None:
             text = nbformat.writes(nbformat.read(self.masters[assignment], as_version=4))
         else:
@@ -136,7 +136,7 @@ class Grading:
         return Job(text, self.master(assignment), self.limits, self._isolation)
 
     def check_masters(self, names: Iterable[str], pool: Pool) -> None:
-        """Have the masters graded as if a student had handed them in; a class should not find out first.
+        """Grade the masters as if a student had handed them in; a class should not find out first.
 
         Raises:
             ValueError: if one does not earn all its points on this machine.
@@ -152,7 +152,7 @@ class Grading:
                 )
 
     def state(self, student: str, assignment: str) -> str:
-        """Of a submission that was taken in: "graded" as it is; "waiting" if it is new, or was handed in anew;
+        """The state of a submission: "graded" as it is now; "waiting" if it is new, or was handed in again;
         "stale" if an earlier master or grader graded it."""
         path = self.course.record(student, assignment)
         if not path.exists():
@@ -165,7 +165,7 @@ class Grading:
     def outcomes(
         self, wanted: Iterable[Submission], pool: Pool
     ) -> Iterator[tuple[Submission, Outcome | Exception]]:
-        """What each submission's grading gives, from the journal where it is there, else from the pool.
+        """The outcome of each submission's grading, from the journal if it is there, else from the pool.
 
         A pitfall: they come in no particular order.
         """
@@ -184,10 +184,10 @@ class Grading:
                 raise KeyboardInterrupt
             yield from ((one, outcome) for one in alike[job.key])
 
-    # The journal: what gradings gave, by what they depend on. An entry is never changed.
+    # The journal: outcomes by what they depend on. An entry is never changed.
 
     def in_journal(self, key: str) -> Outcome | None:
-        """What a grading gave, or None; a file that cannot be read counts as none, and is replaced."""
+        """A grading's outcome, or None; a file that cannot be read counts as missing, and is replaced."""
         try:
             return results.rebuilt(Outcome, read_json(self._entry(key)))
         except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
@@ -197,7 +197,7 @@ class Grading:
         return self.course.folder / "journal" / key[:2] / f"{key}.json"
 
     def enter(self, student: str, assignment: str, outcome: Outcome) -> Result:
-        """Give a student what their submission got; marks of a person stay."""
+        """Enter a student's outcome; marks of a person stay."""
         about, record = self.course.origin(student, assignment), self.course.record(student, assignment)
         result = replace(outcome.result, student=student, assignment=assignment, **about)
         write_text(self.course.autograded(student, assignment), outcome.notebook)

@@ -1,7 +1,7 @@
-"""Who does the gradings: processes of this machine, or a cluster. Workers see jobs, and nothing of the course.
+"""Where gradings run: in processes here, or on a cluster. Workers see jobs, and nothing of the course.
 
-A worker may be killed at any time; what it was at is done again. If workers die of the same job again and again,
-that job is given up, alone. A pool has a `width`, how many jobs are done at a time.
+A worker may be killed at any time; its job is then run again. A job that kills workers again and again is
+given up, alone. A pool has a `width`: the number of jobs that run at a time.
 """
 
 import multiprocessing
@@ -19,18 +19,18 @@ from multiprocessing import connection, forkserver
 from exercises.autograder.running.job import Job, Outcome, run
 from exercises.autograder.running.worker import WorkerError
 
-CONNECT = 10.0  # seconds
-TRIES = 3  # of a job that was alone when its worker died
-DEATHS = (BrokenExecutor, WorkerError)  # of a worker, or of its forking process
+CONNECT = 10.0  # seconds to wait for a cluster
+TRIES = 3  # attempts at a job that was alone when its worker died
+DEATHS = (BrokenExecutor, WorkerError)  # errors from the death of a worker, or of its forking process
 
 
 class InProcessPool:
-    """This process does it, when asked: for one notebook, and for tests."""
+    """A pool that runs a job in this process when it is submitted: for one notebook, and for tests."""
 
     width = 1
 
     def submit(self, job: Job) -> Future:
-        """Do it now."""
+        """Run the job now."""
         future: Future = Future()
         try:
             future.set_result(run(job))
@@ -39,14 +39,14 @@ class InProcessPool:
         return future
 
     def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 class ProcessPool:
-    """Processes of this machine, started anew when one was killed.
+    """A pool of processes of this machine, started again when one was killed.
 
-    They are forked from a process that imports at once what they need. That takes seconds, in which submissions
-    can be taken in. Forked from this one they would hold all that it knows, the gradebook's address for one.
+    They are forked from a process that imports at once what they need: seconds in which submissions can be
+    taken in. Forked from this one they would hold all it knows, such as the gradebook's address.
 
     Args:
         workers: how many.
@@ -58,13 +58,13 @@ class ProcessPool:
         self._executor: futures.ProcessPoolExecutor | None = None
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([run.__module__])
-        # Ctrl-C is left to this process: what is started with a signal ignored ignores it, too.
+        # Only this process handles Ctrl-C: what is started while a signal is ignored ignores it, too.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         forkserver.ensure_running()
         signal.signal(signal.SIGINT, before)
 
     def submit(self, job: Job) -> Future:
-        """Have a job done by the next process that is free."""
+        """Have the next free process run a job."""
         about = {"initializer": _begin, "initargs": (self._folder.name,)}
         for _ in range(TRIES):
             self._executor = self._executor or futures.ProcessPoolExecutor(self.width, self._context, **about)
@@ -75,8 +75,8 @@ class ProcessPool:
         raise RuntimeError("workers: expected processes that stay, got some that end at once")
 
     def close(self) -> None:
-        """End the processes; what they are at is lost."""
-        # Or a process that is just being started would complain that nobody waits for it any more.
+        """End the processes; the jobs that they are running are lost."""
+        # Otherwise a process that is just being started would complain that nobody waits for it any more.
         os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
         self._stop()
         self._folder.cleanup()
@@ -93,8 +93,8 @@ class ProcessPool:
 
 
 def _begin(folder: str) -> None:
-    """In a new worker: end with the process that started it, however that ends."""
-    warnings.simplefilter("ignore")  # of nbgrader's libraries about each other
+    """Set up a new worker to end with the process that started it, however that ends."""
+    warnings.simplefilter("ignore")  # nbgrader's libraries warn about each other
     tempfile.tempdir = folder
     parent = multiprocessing.parent_process()
     threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
@@ -106,13 +106,13 @@ def _end_with(sentinel: int) -> None:
 
 
 class DaskPool:
-    """The workers of a dask.distributed cluster that is there already; it looks after those that die.
+    """A pool of the workers of a running dask.distributed cluster, which looks after those that die.
 
     Args:
         address: the scheduler's, such as "tcp://10.0.0.1:8786".
 
     Raises:
-        ValueError: if nobody answers there.
+        ValueError: if nobody answers there, or dask is not installed.
     """
 
     def __init__(self, address: str):
@@ -129,21 +129,21 @@ class DaskPool:
 
     @property
     def width(self) -> int:
-        """All threads of all workers: they come and go."""
+        """The number of threads of all workers, which come and go."""
         return max(1, sum(self._asked(self._client.nthreads).values()))
 
     def submit(self, job: Job) -> Future:
-        """Have a job done by the cluster."""
+        """Have the cluster run a job."""
         return self._asked(self._executor.submit, run, job)
 
     def _asked(self, what: Callable, *about: object):
         try:
             return what(*about)
-        except Exception as error:  # of several kinds, by how far the client has given up
+        except Exception as error:  # several types, depending on how far the client has given up
             raise ConnectionError(f"the cluster does not answer any more ({type(error).__name__})") from None
 
     def close(self) -> None:
-        """Give back what is still being done, and leave the cluster as it is."""
+        """Give back the jobs that are still running, and leave the cluster as it is."""
         self._client.close(timeout=CONNECT)
 
 
@@ -151,12 +151,12 @@ Pool = InProcessPool | ProcessPool | DaskPool
 
 
 def run_jobs(pool: Pool, jobs: Iterator[Job]) -> Iterator[tuple[Job, Outcome | Exception]]:
-    """Each job with what it gave, in the order in which they are ready; only a few are asked for ahead.
+    """Yield each job with its outcome, in the order in which they finish; only a few are submitted ahead.
 
-    What was being done when a worker died is done again, one job at a time: so the one to blame is known.
+    Jobs that were running when a worker died are run again one at a time, so that the one to blame is known.
 
     Raises:
-        ConnectionError: if there is nobody left to do them.
+        ConnectionError: if there is nobody left to run them.
     """
     waiting: dict[Future, tuple[Job, bool]] = {}
     again, tries = deque[Job](), Counter[str]()
@@ -179,7 +179,7 @@ def run_jobs(pool: Pool, jobs: Iterator[Job]) -> Iterator[tuple[Job, Outcome | E
 
 
 def _fill(pool: Pool, waiting: dict, jobs: Iterator[Job], again: deque[Job]) -> bool:
-    """Submit as many as there is room for, and one ahead; whether there is anything to wait for."""
+    """Submit as many jobs as there is room for, and one ahead; whether there is anything to wait for."""
     if again and not waiting:
         job = again.popleft()
         waiting[pool.submit(job)] = (job, True)

@@ -15,14 +15,14 @@ ME = "python -m exercises.autograder"
 
 
 class CommandOutput(NamedTuple):
-    """What a command says."""
+    """What a command prints, and its exit code."""
 
     lines: list[str]
     code: int = FINE  # the exit code
 
 
 def failures(summary: Summary) -> list[str]:
-    """What could not be done."""
+    """A line for each submission that failed."""
     return [f"FAILED: {one.path}: {one.reason}" for one in summary.failed]
 
 
@@ -34,7 +34,7 @@ def a_course(folder: Path) -> Course:
 
 
 def known_names(wanted: list[str], known: Collection[str]) -> list[str]:
-    """The assignments that are asked for, or else all."""
+    """The assignments that are asked for, or all if there are none; ValueError for an unknown one."""
     if unknown := [name for name in wanted if name not in known]:
         raise ValueError(f"ASSIGNMENT: expected one of {', '.join(known)}, got {', '.join(unknown)}")
     return wanted or list(known)

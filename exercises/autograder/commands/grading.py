@@ -1,4 +1,4 @@
-"""From the assignment to the marks: the commands that change a course."""
+"""The commands that change a course: from the assignment to the marks."""
 
 import argparse
 import re
@@ -25,12 +25,12 @@ from transformer_lessons.data.files import read_json
 
 
 def doctor(options: argparse.Namespace) -> CommandOutput:
-    """Can students' code be confined on this machine?"""
+    """Report whether students' code can be confined on this machine."""
     return CommandOutput([doctors.report()], LEFT if doctors.problem() else FINE)
 
 
 def release(options: argparse.Namespace) -> CommandOutput:
-    """Have the gradebook know assignments, and when they are due."""
+    """Enter assignments, and when they are due, into the gradebook."""
     due = _due(options.due)
     names = _masters(options.assignments)
     with grades.opened(options.course) as grading:
@@ -88,7 +88,7 @@ def _line(result: Result) -> str:
 
 
 def regrade(options: argparse.Namespace) -> CommandOutput:
-    """Grade again what a changed master or grader concerns; it is entered if that is confirmed."""
+    """Grade again what a changed master or grader affects; enter it if that is confirmed."""
     shown: list[str] = []
 
     def apply(changes: list[grades.Change]) -> bool:
@@ -97,7 +97,7 @@ def regrade(options: argparse.Namespace) -> CommandOutput:
 
     with _work(options) as how:
         found = grades.regrade(options.course, options.assignments, apply, **how)
-    lines = [] if found.applied and not options.yes else shown  # or else they were seen already
+    lines = [] if found.applied and not options.yes else shown  # otherwise they were shown already
     lines += failures(found)
     lines.append(
         f"Looked at again: {len(found.stale)}; {found.unchanged} depend on nothing that has changed."
@@ -118,7 +118,7 @@ def _changes(changes: list[grades.Change]) -> Iterator[str]:
 
 
 def _confirmed(lines: list[str]) -> bool:
-    """Ask, if there is somebody to ask."""
+    """Whether a person confirms, if there is one to ask."""
     if not sys.stdin.isatty():
         return False
     print("\n".join(lines))
@@ -126,11 +126,11 @@ def _confirmed(lines: list[str]) -> bool:
 
 
 def rehearse(options: argparse.Namespace) -> CommandOutput:
-    """A dry run: a class of students who do not exist hands in, and is graded."""
+    """Rehearse with a class of students who do not exist: they hand in, and are graded."""
     folder = options.course
     if options.number < 1:
         raise ValueError(f"N: expected at least 1, got {options.number}")
-    if folder.exists() and not (folder / KEY).exists() and any(folder.iterdir()):  # all in it goes
+    if folder.exists() and not (folder / KEY).exists() and any(folder.iterdir()):  # all in it is deleted
         raise ValueError(
             f"--course: expected a new folder or a rehearsal's, got {folder}, which has other files"
         )
@@ -157,7 +157,7 @@ def _masters(wanted: list[str]) -> list[str]:
 
 
 def _people(options: argparse.Namespace) -> list[Enrolled]:
-    """The class, if there is a roster; refused before anything is written, as is a source that is not there."""
+    """The class, if there is a roster; a missing roster or source is refused before anything is written."""
     expected = {"source": "a notebook, a folder or a zip archive", "roster": "a CSV file"}
     for name, what in expected.items():
         if (path := getattr(options, name)) and not path.exists():
@@ -167,7 +167,7 @@ def _people(options: argparse.Namespace) -> list[Enrolled]:
 
 def _due(text: str | None) -> datetime | None:
     try:
-        # 1/12 is in January to some.
+        # 1/12 is in January for some people.
         return in_utc(text if re.match(r"\d{4}-\d", text) else "") if text else None
     except ValueError:
         raise ValueError(f"--due: expected a time such as '2026-12-01 23:59 +0100', got {text!r}") from None
@@ -175,7 +175,7 @@ def _due(text: str | None) -> datetime | None:
 
 @contextmanager
 def _work(options: argparse.Namespace) -> Iterator[dict]:
-    """Who does the work, and whether in a box, as `grade` and `regrade` take it.
+    """The pool, and whether the work is done in a box, as arguments of `grade` and `regrade`.
 
     Students' code is not run where it cannot be confined, unless a person insists.
     """

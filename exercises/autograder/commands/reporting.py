@@ -1,4 +1,4 @@
-"""From the marks to people: what is graded, pages, tables, and pairs to look at."""
+"""The commands that show a course: what is graded, pages, tables, and pairs to look at."""
 
 import argparse
 from collections import Counter
@@ -22,7 +22,7 @@ from transformer_lessons.data.files import replacing
 
 
 def _up_to_date(options: argparse.Namespace) -> Course:
-    """The course, with what is taken off for being late as points by hand, dates and the policy are now."""
+    """The course, with late penalties recomputed for the current points by hand, dates and policy."""
     course = a_course(options.course)
     with closing(marks.Writer(course.gradebook, release.course(course.folder).config)) as writer:
         writer.renew_penalties()
@@ -30,12 +30,12 @@ def _up_to_date(options: argparse.Namespace) -> Course:
 
 
 def _assignments(course: Course, wanted: list[str]) -> list[str]:
-    """Those that are asked for, or else all of which there are submissions."""
+    """The assignments that are asked for, or else all that have submissions."""
     return known_names(wanted, sorted({assignment for _, assignment in course.submissions()}))
 
 
 def status(options: argparse.Namespace) -> CommandOutput:
-    """What is graded, and what waits for whom."""
+    """Show what is graded, and what waits for whom."""
     course = _up_to_date(options)
     aside = Counter(one["assignment"] for those in course.left_out().values() for one in those)
     wanted = sorted({assignment for _, assignment in course.submissions()} | (aside.keys() - {None}))
@@ -45,7 +45,7 @@ def status(options: argparse.Namespace) -> CommandOutput:
 
 
 def _status(grading: Grading, name: str, aside: int) -> Iterator[str]:
-    """Of one assignment: what is graded, and what waits for `grade`, `regrade` or a person."""
+    """Lines about one assignment: what is graded, and what waits for `grade`, `regrade` or a person."""
     course, submissions = grading.course, grading.course.submissions(name)
     states = Counter(grading.state(*one) for one in submissions)
     try:
@@ -69,7 +69,7 @@ def _status(grading: Grading, name: str, aside: int) -> Iterator[str]:
 
 
 def feedback(options: argparse.Namespace) -> CommandOutput:
-    """Write all pages anew."""
+    """Write all pages again."""
     _up_to_date(options)
     summary = grades.Summary()
     with grades.opened(options.course) as grading:
@@ -80,7 +80,7 @@ def feedback(options: argparse.Namespace) -> CommandOutput:
 
 
 def report(options: argparse.Namespace) -> CommandOutput:
-    """A page about the class, for each assignment."""
+    """Write a page about the class for each assignment."""
     course, lines = _up_to_date(options), []
     aside = course.left_out()
     for name in _assignments(course, options.assignments):
@@ -92,7 +92,7 @@ def report(options: argparse.Namespace) -> CommandOutput:
 
 
 def export(options: argparse.Namespace) -> CommandOutput:
-    """Marks as CSV."""
+    """Write marks as CSV."""
     course = _up_to_date(options)
     if options.template and not options.template.is_file():
         raise ValueError(f"--template: expected a CSV file, got {options.template}")
@@ -112,7 +112,7 @@ def export(options: argparse.Namespace) -> CommandOutput:
 
 
 def similarity(options: argparse.Namespace) -> CommandOutput:
-    """Pairs of submissions that a person should look at; or two of them side by side."""
+    """List pairs of submissions that a person should look at, or show two of them side by side."""
     course = _up_to_date(options)
     _assignments(course, [options.assignment])
     if options.students:
@@ -133,6 +133,6 @@ def _cells(pair: similarities.Pair) -> str:
 
 
 def my_transformer(options: argparse.Namespace) -> CommandOutput:
-    """A model of a student's parts, trained in a box."""
+    """Build and train a model of a student's parts in a box."""
     said = boxed_transformer(options.files, fill=options.fill, output=options.output)
     return CommandOutput(said.splitlines(), FINE)

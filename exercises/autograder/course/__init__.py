@@ -1,5 +1,5 @@
 """A course on disk and in nbgrader's gradebook.
 
-`folders` names its places and keeps what came in, `roster` knows who is in it; `marks` enters results into the
+`folders` names its paths and stores submissions, `roster` knows who is in it; `marks` enters results into the
 gradebook and reads them back.
 """

@@ -1,9 +1,9 @@
-"""A course's folder: where everything lies, and what is read from it.
+"""A course's folder: where everything is stored, and how it is read.
 
 gradebook.db                       nbgrader's
 roster.json                        students' ids by the platform's numbers, if there was a roster
-received/STUDENT/ASSIGNMENT/       what was taken in, mended; the originals stay where they are
-journal/KE/KEY.json                what each grading gave, before anything else is done with it
+received/STUDENT/ASSIGNMENT/       submissions taken in, repaired; the originals stay where they are
+journal/KE/KEY.json                the outcome of each grading, stored before anything else is done with it
 autograded/STUDENT/ASSIGNMENT/     the notebook with its outputs, which formgrader shows
 records/STUDENT/ASSIGNMENT/        a `Result`, as JSON
 feedback/STUDENT/ASSIGNMENT/       the page that the student gets
@@ -25,15 +25,15 @@ from exercises.autograder.intake import Arrival
 from exercises.autograder.result import Result
 from transformer_lessons.data.files import read_json, replacing, write_json
 
-PATIENCE = 30  # seconds for which a gradebook that another program has locked is waited for
-ORIGIN = "origin.json"  # beside a submission: what is known of it besides its text
+PATIENCE = 30  # seconds to wait for a gradebook that another program has locked
+ORIGIN = "origin.json"  # beside a submission: what is known about it besides its text
 
 
 @dataclass(frozen=True)
 class Course:
-    """One folder; an assignment has one notebook, of its name."""
+    """The folder of a course; an assignment has one notebook, of its name."""
 
-    folder: Path  # need not be there yet
+    folder: Path  # need not exist yet
 
     @property
     def gradebook(self) -> str:
@@ -42,11 +42,11 @@ class Course:
 
     @property
     def not_graded(self) -> Path:
-        """The list for a person of what could not be graded."""
+        """The list of what could not be graded, for a person."""
         return self.folder / "not_graded.json"
 
     def received(self, student: str, assignment: str) -> Path:
-        """A submission's notebook, mended."""
+        """The notebook of a submission, repaired."""
         return self.folder / "received" / student / assignment / f"{assignment}.ipynb"
 
     def autograded(self, student: str, assignment: str) -> Path:
@@ -58,7 +58,7 @@ class Course:
         return self.folder / "records" / student / assignment / f"{assignment}.json"
 
     def page(self, student: str, assignment: str) -> Path:
-        """A student's feedback."""
+        """A student's feedback page."""
         return self.folder / "feedback" / student / assignment / f"{assignment}.html"
 
     def report(self, assignment: str) -> Path:
@@ -66,22 +66,22 @@ class Course:
         return self.folder / "report" / f"{assignment}.html"
 
     def versions(self, assignment: str) -> list[NotebookNode]:
-        """What was handed out as this assignment since there are submissions."""
+        """The versions of an assignment that were handed out and are kept in this folder."""
         paths = sorted((self.folder / "released" / assignment).glob("*.ipynb"))
         return [nbformat.read(path, as_version=4) for path in paths]
 
     def submissions(self, assignment: str = "*") -> list[tuple[str, str]]:
-        """Student and assignment of all that was taken in, sorted."""
+        """Student and assignment of every submission that was taken in, sorted."""
         found = self.folder.glob(f"received/*/{assignment}/*.ipynb")
         return sorted((path.parts[-3], path.parts[-2]) for path in found if path.stem == path.parts[-2])
 
     def results(self, assignment: str = "*") -> Iterator[Result]:
-        """What is in the gradebook, one submission after the other."""
+        """The results that are in the gradebook, one submission after another."""
         for path in sorted(self.folder.glob(f"records/*/{assignment}/*.json")):
             yield results.read(path)
 
     def keep(self, received: Arrival) -> None:
-        """Write a submission; what was there of the same student and assignment is replaced."""
+        """Write a submission; it replaces an earlier one of the same student and assignment."""
         path = self.received(received.student, received.assignment)
         about = {name: getattr(received, name) for name in ("path", "repairs", "timestamp", "late")}
         # The text first: without the rest it can be graded, but not the other way round.
@@ -89,13 +89,13 @@ class Course:
         _update(path.with_name(ORIGIN), json.dumps(about, ensure_ascii=False, indent=2) + "\n")
 
     def origin(self, student: str, assignment: str) -> dict[str, Any]:
-        """What is known of a submission besides its text, as a `Result` has it."""
+        """What is known about a submission besides its text, as fields of a `Result`."""
         path = self.received(student, assignment).with_name(ORIGIN)
         about = read_json(path) if path.exists() else {"path": ""}
         return {**about, "repairs": tuple(about.get("repairs", ()))}
 
     def list_quarantined(self, received: list[Arrival], quarantined: list[Arrival]) -> None:
-        """Add to the list of what was not graded, from which goes what has been put right."""
+        """Add to the list of what was not graded, and remove from it what has been put right."""
         known = self.left_out()
         paths = {arrival.path for arrival in (*received, *quarantined)}
         settled = {(arrival.student, arrival.assignment) for arrival in received}
@@ -115,13 +115,13 @@ class Course:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+    """Write a file as a whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def _update(path: Path, text: str) -> None:
-    """Likewise, but leave it alone if it says so already: so a batch goes on where little of the disk is left."""
+    """Write a file unless it has this text already; so a batch goes on when the disk is almost full."""
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         write_text(path, text)

@@ -1,7 +1,7 @@
-"""What nbgrader's gradebook says of marks, and entering them: a submission at a time, whole or not at all.
+"""Reading marks from nbgrader's gradebook and entering them: a submission at a time, whole or not at all.
 
 Only the process that the instructor has started opens it. Whatever is entered twice is there once, so a batch
-that was stopped anywhere is graded again without a thought.
+that was stopped anywhere can simply be graded again.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ from traitlets.config import Config
 from exercises.autograder.intake import in_utc
 from exercises.autograder.running.job import Outcome
 
-ABOUT = ("first_name", "last_name", "email", "lms_user_id")  # of a student
+ABOUT = ("first_name", "last_name", "email", "lms_user_id")  # attributes of a student
 POINTS = (Grade.auto_score, Grade.manual_score, Grade.extra_credit, Grade.needs_manual_grade)
 
 
@@ -34,15 +34,15 @@ POINTS = (Grade.auto_score, Grade.manual_score, Grade.extra_credit, Grade.needs_
 class CellMark:
     """What a submission got for one graded cell."""
 
-    auto: float | None = None  # points of the tests
-    manual: float | None = None  # of a person instead
-    extra: float | None = None  # of a person on top
+    auto: float | None = None  # points from the tests
+    manual: float | None = None  # a person's points instead
+    extra: float | None = None  # a person's points on top
     waits: bool = False  # whether a person has yet to look at it
-    worth: float = field(kw_only=True)  # the most it gives, but for what is extra
+    worth: float = field(kw_only=True)  # the most it gives, without extra points
 
     @property
     def earned(self) -> float:
-        """As nbgrader counts."""
+        """The points, as nbgrader counts them."""
         return (self.auto or 0.0 if self.manual is None else self.manual) + (self.extra or 0.0)
 
 
@@ -56,10 +56,10 @@ class Mark:
     last_name: str = ""
     email: str = ""
     lms_user_id: str = ""
-    submitted: bool = True  # whether anything of theirs is in the gradebook
+    submitted: bool = True  # whether the gradebook has a submission of theirs
     timestamp: datetime | None = None  # when it was handed in, in UTC
     penalty: float = 0.0  # for being late
-    worth: float = field(kw_only=True)  # the most that there is to earn
+    worth: float = field(kw_only=True)  # the most that can be earned
     cells: dict[str, CellMark] = field(default_factory=dict)  # by grade id, in the order of the assignment
     comments: dict[str, str] = field(default_factory=dict)  # a person's, by grade id
     late: bool = False  # whether it was handed in after it was due
@@ -81,7 +81,7 @@ class Mark:
 
 
 def marks(url: str, assignment: str) -> list[Mark]:
-    """The marks of all students whom the gradebook knows, by id.
+    """The marks of all students whom the gradebook knows, sorted by id.
 
     Raises:
         MissingEntry: if the gradebook does not know the assignment.
@@ -116,7 +116,7 @@ def marks(url: str, assignment: str) -> list[Mark]:
 
 
 def _by_student(book: Gradebook, assignment: Assignment, table: type, *columns) -> dict[str, dict]:
-    """By student and cell; one query, as asking each grade for its cell takes seconds for a class."""
+    """Values by student and cell, in one query: asking each grade for its cell takes seconds per class."""
     query = (
         select(SubmittedAssignment.student_id, BaseCell.name, *columns)
         .join(SubmittedNotebook, table.notebook_id == SubmittedNotebook.id)
@@ -134,13 +134,13 @@ class Writer:
     """The gradebook, opened for entering marks.
 
     Args:
-        url: of the database.
-        config: nbgrader's, for the late policy.
+        url: the address of the database.
+        config: nbgrader's configuration, for the late policy.
     """
 
     def __init__(self, url: str, config: Config):
         self._gradebook = Gradebook(url)
-        # nbgrader's methods commit each for itself: a submission would be seen without points.
+        # nbgrader's methods commit one by one: a submission would be seen without its points.
         self._commit, self._gradebook.db.commit = self._gradebook.db.commit, lambda: None
         self._late = AssignLatePenalties(config=config)
         self._late.init_plugin()
@@ -153,11 +153,11 @@ class Writer:
         """Enter a grading in one transaction; marks and comments of a person stay.
 
         Args:
-            outcome: its result says whose and of what; the notebook is called like the assignment.
+            outcome: its result names student and assignment; the notebook has the assignment's name.
             new: the answers that a person has not seen yet, by grade id; all of them at a first grading.
 
         Raises:
-            OSError: if another program keeps the database for itself for too long.
+            OSError: if another program keeps the database locked for too long.
         """
         book, session, result = self._gradebook, self._gradebook.db, outcome.result
         with self._transaction():
@@ -193,7 +193,7 @@ class Writer:
             self._gradebook.db.rollback()
 
     def renew_penalties(self) -> None:
-        """As they are now: points by hand, a date or the policy may have changed since the grading."""
+        """Recompute late penalties: points by hand, a date or the policy may have changed since grading."""
         dated = select(SubmittedAssignment).where(SubmittedAssignment.timestamp.is_not(None))
         with self._transaction():
             for submission in self._gradebook.db.scalars(dated).all():
@@ -201,7 +201,7 @@ class Writer:
                     notebook.late_submission_penalty = self._penalty(submission, notebook.score)
 
     def _penalty(self, submission: SubmittedAssignment, score: float) -> float | None:
-        """What nbgrader's late policy takes off; its plugin is the instructor's choice."""
+        """The points that nbgrader's late policy takes off; its plugin is the instructor's choice."""
         if not (late := submission.total_seconds_late):
             return None
         penalty = self._late.plugin_inst.late_submission_penalty(submission.student_id, score, late)
@@ -209,7 +209,7 @@ class Writer:
 
 
 def _score(grade: Grade, score: float | None, *, is_new: bool) -> None:
-    """A person is asked where nobody else can tell, and again where what they have marked has changed."""
+    """Enter a score; a person is asked to mark if there is none, and again if what they marked changed."""
     if grade.manual_score is None:
         grade.needs_manual_grade = score is None
     elif is_new or grade.auto_score != score:

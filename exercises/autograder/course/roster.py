@@ -1,16 +1,16 @@
-"""Who is who: from the platform's list of the class, so that one student has one id all term.
+"""Who is who, from the platform's list of the class, so that one student has one id all term.
 
-Canvas and Moodle put a number into the names of the files that they hand out. Moodle's is of a student in one
-assignment and another one in the next; its grading worksheet says which address the number stands for. So with a
-roster the id is what somebody logs in with, and without one it is the name with the number.
+Canvas and Moodle put a number into the names of the files that they hand out. Moodle gives a student another
+one in each assignment; its grading worksheet says which address it belongs to. So with a roster the id is the
+student's login, and without one it is the name with the number.
 
-What is read, by its columns, here and by `export`, which fills marks in:
+These files are read, here and by `export`, which fills marks in; they are known by their columns:
 
     Identifier, Full name, Email address, Username, ID number       Moodle's grading worksheet
     Student, ID, SIS User ID, SIS Login ID                          the gradebook that Canvas exports
     id, first_name, last_name, email, lms_user_id                   what `nbgrader db student import` reads
 
-`roster.json` in the course's folder keeps the numbers. Moodle gives none of them out twice, so they add up.
+`roster.json` in the course's folder keeps the numbers. Moodle never gives one out twice, so they accumulate.
 """
 
 import csv
@@ -27,7 +27,7 @@ from exercises.autograder.course.marks import ABOUT
 from exercises.autograder.intake.names import safe_id
 from transformer_lessons.data.files import read_json, write_json
 
-# What somebody logs in with; the first column that is filled in is the id.
+# Columns with a student's login; the first one that is filled in gives the id.
 MOODLE = ("Email address", "Username", "ID number")  # in its grading worksheet
 CANVAS = ("SIS Login ID", "SIS User ID")  # in the gradebook that it exports
 LAYOUTS = {"Identifier": MOODLE, "SIS Login ID": CANVAS, "id": ("id",)}  # by a column that only they have
@@ -37,15 +37,15 @@ WORTH = "Points Possible"  # Canvas's row of what assignments are worth
 
 @dataclass(frozen=True)
 class Enrolled:
-    """Somebody of the class."""
+    """A member of the class."""
 
-    number: str  # what the platform puts into the names of files, "" if it has none
+    number: str  # the number that the platform puts into the names of files, "" if none
     student: str  # the id, "" where nothing in the row can be one
     first_name: str = ""
     last_name: str = ""
     email: str = ""
     lms_user_id: str = ""
-    # Whatever only they have, in small letters
+    # What identifies only them, in lower case
     logins: frozenset[str] = field(default=frozenset(), compare=False)
 
 
@@ -62,11 +62,11 @@ class Sheet:
 
 
 def template_text(path: Path, of: str = "template") -> str:
-    """What Canvas or Moodle exported; a message calls it what it is `of`.
+    """The text of what Canvas or Moodle exported; messages call it by the name `of`.
 
     Raises:
-        ValueError: for a file that is not in UTF-8: a spreadsheet has written it anew, and may have changed
-            more, such as long numbers.
+        ValueError: if the file is not in UTF-8: a spreadsheet has rewritten it, and may have changed more,
+            such as long numbers.
         FileNotFoundError: if there is none.
     """
     try:
@@ -77,7 +77,7 @@ def template_text(path: Path, of: str = "template") -> str:
 
 
 def sheet(template: str, of: str = "template") -> Sheet:
-    """Read a table of a template, say; Canvas, and Excel in many countries, also separate by semicolons.
+    """The table in a CSV text; Canvas, and Excel in many countries, also separate by semicolons.
 
     Raises:
         ValueError: if it has no table.
@@ -97,9 +97,9 @@ def sheet(template: str, of: str = "template") -> Sheet:
 
 
 def students(found: Sheet, ids: tuple[str, ...], where: Mapping[str, int] = {}) -> dict[int, Enrolled]:
-    """The students by the places of their rows; empty rows and Canvas's own are nobody's.
+    """The students by row index, without empty rows and rows of Canvas's own.
 
-    `ids` are the columns of what they log in with, and `where` has the places of columns that go by other names.
+    `ids` are the columns with logins, and `where` has the indices of columns if some have other names.
     """
     where = where or {name: n for n, name in enumerate(found.header)}
     people = {}
@@ -132,7 +132,7 @@ def _names(full: str) -> tuple[str, str]:
 
 
 def number_in(student: str) -> str:
-    """The platform's number, with which an id from Canvas' and Moodle's files ends; "" of others."""
+    """The platform's number at the end of an id that comes from Canvas's or Moodle's files; "" for others."""
     found = re.fullmatch(r".+_(\d+)", student)
     return found[1] if found else ""
 
@@ -141,11 +141,11 @@ def number_in(student: str) -> str:
 
 
 def read(path: Path) -> list[Enrolled]:
-    """The class, as Canvas or Moodle exports it or nbgrader imports it.
+    """Read the class from a file, as Canvas or Moodle exports it or nbgrader imports it.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if it is of no known layout, or somebody in it has no id, or another one's.
+        ValueError: if its layout is unknown, or somebody in it has no id, or somebody else's.
     """
     found = sheet(template_text(path, "roster"), "roster")
     ids = next((LAYOUTS[name] for name in LAYOUTS if name in found.header), None)
@@ -155,11 +155,11 @@ def read(path: Path) -> list[Enrolled]:
             f"{', '.join(ABOUT)}; got {', '.join(found.header[:8])}"
         )
     people: list[Enrolled] = []
-    rows: dict[tuple[str, str], int] = {}  # of ids and numbers
+    rows: dict[tuple[str, str], int] = {}  # where each id and number was seen
     for n, person in students(found, ids).items():
         row = n + 2  # as a spreadsheet counts, with a header
         if ids is CANVAS and (person.first_name, person.last_name) == ("Test", "Student"):
-            continue  # whom a teacher tries the course as
+            continue  # as whom a teacher tries the course
         if not person.student:
             raise ValueError(f"roster: expected {' or '.join(ids)} in row {row}, got nothing")
         people.append(person)
@@ -171,15 +171,15 @@ def read(path: Path) -> list[Enrolled]:
 
 
 def known(course: Course) -> dict[str, str]:
-    """Ids by the platform's numbers, of everybody enrolled so far."""
+    """The ids of everybody enrolled so far, by the platform's number."""
     path = course.folder / "roster.json"
     return read_json(path) if path.exists() else {}
 
 
 def enrol(course: Course, people: Collection[Enrolled]) -> None:
-    """Have the course and the gradebook know the class, also students who never hand anything in.
+    """Enter the class into the course and the gradebook, including students who never hand anything in.
 
-    Who has been taken in before under the name and number of a file keeps that as an id.
+    A student taken in before under the name and number of a file keeps these as the id.
 
     Raises:
         ValueError: if somebody has another id on an earlier roster: nobody would know that the two are one.

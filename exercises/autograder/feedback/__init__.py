@@ -119,7 +119,7 @@ def secrets(notebook: NotebookNode, released: NotebookNode) -> list[str]:
 
 
 def _is_theirs(cell: NotebookNode, given: Mapping[str, NotebookNode]) -> bool:
-    """Whether a cell is the student's: given out to be answered, or neither the assignment's nor a test."""
+    """Whether a cell is the student's: to be answered, or neither the assignment's nor marked as a test."""
     marks = given.get(grade_id(cell), cell).metadata.get("nbgrader", {})
     return bool(marks.get("solution")) or not (grade_id(cell) in given or marks.get("grade"))
 

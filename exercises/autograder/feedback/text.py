@@ -1,5 +1,5 @@
-"""Strangers' texts and outputs, made harmless, and pages of them: nothing in a text is invisible, and no terminal
-obeys it; outputs become such texts, or re-encoded pictures.
+"""Strangers' texts and outputs, made harmless, and pages of them: nothing in a text is invisible, and no
+terminal obeys it; outputs become such texts, or re-encoded pictures.
 """
 
 import base64

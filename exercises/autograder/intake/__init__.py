@@ -1,9 +1,9 @@
 """Submissions, from wherever they come: each file is either ready to be graded or put aside with a reason.
 
 A source is a notebook, a folder of them, nbgrader's folder `submitted`, or the zip archive in which Canvas or
-Moodle hand out all submissions. Whatever a file holds, it stops no other. `files` opens folders and archives,
-`cells` reads what a file holds, `names` tells whose it is; `repair` tells which cell is which, and of which
-assignment, and mends what is found.
+Moodle hand out all submissions. Whatever a file contains, it does not stop the others. `files` opens folders
+and archives, `cells` reads the contents of a file, `names` finds out whose it is; `repair` finds out which
+cell is which, and of which assignment, and repairs the notebook.
 """
 
 import re
@@ -22,7 +22,7 @@ from exercises.autograder.intake.names import Sender, sender_of
 from exercises.autograder.intake.repair import Catalogue, Released, mended
 
 TIMESTAMP = "timestamp.txt"
-ANSWERS = (".ipynb", ".zip", ".html", ".pdf")  # what an answer may be handed in as, rightly or not
+ANSWERS = (".ipynb", ".zip", ".html", ".pdf")  # file types that answers come as, rightly or not
 WHOSE = (
     "Nothing says whose this is. Name it STUDENT__ASSIGNMENT.ipynb, or put it into a folder named STUDENT."
 )
@@ -33,23 +33,23 @@ class Arrival:
     """A file that came in: ready to be graded, or put aside until somebody has looked at it."""
 
     path: str  # where it came from, for people
-    # An id that can be the name of a folder; of one that was put aside, if it is known
+    # The student's id, which can be a folder's name; if the file was put aside, only if it is known
     student: str | None = None
     assignment: str | None = None  # its name, likewise
     reason: str = ""  # why it was put aside, and what to do about it; "" if it is ready to be graded
-    notebook: NotebookNode | None = None  # of format 4.5, repaired; None where the text is not asked for
-    repairs: tuple[str, ...] = ()  # what was mended or guessed, one sentence each, for the student
+    notebook: NotebookNode | None = None  # of format 4.5, repaired; None where the text is not needed
+    repairs: tuple[str, ...] = ()  # what was repaired or guessed, one sentence each, for the student
     timestamp: str | None = None  # what nbgrader's `timestamp.txt` beside it says, if there is one
     late: bool = False  # whether Canvas marks it as handed in late
     parts: tuple[str, ...] = ()  # its path inside the source
-    sender: Sender = field(default_factory=Sender)  # what that says
+    sender: Sender = field(default_factory=Sender)  # what this path says
 
     def quarantine(self, reason: str) -> None:
-        """Put it aside."""
+        """Put the file aside."""
         self.reason, self.notebook, self.repairs = reason, None, ()
 
     def entry(self) -> dict[str, str | None]:
-        """What lists of those that were put aside say of it."""
+        """The file's entry in lists of those that were put aside."""
         return {name: getattr(self, name) for name in ("path", "student", "assignment", "reason")}
 
 
@@ -60,15 +60,15 @@ def ingest(
     earlier: Mapping[str, list[NotebookNode]] = {},
     roster: Mapping[str, str] = {},
 ) -> Iterator[Arrival]:
-    """What becomes of each file, in the order of their paths.
+    """Yield what becomes of each file, in the order of their paths.
 
-    Left out are junk such as `.DS_Store`, and what lies beside a student's notebook: a README, a plot.
+    Junk such as `.DS_Store` is left out, and so is what is beside a student's notebook: a README, a plot.
 
     Args:
         source: a notebook, a folder or a zip archive.
-        assignments: all of the course, by name, as they were handed out: so nothing of a master can come into
-            what is received. What is of none of them is put aside.
-        earlier: by name, versions of assignments that were handed out before and count as well.
+        assignments: all of the course, by name, as they were handed out, so that nothing of a master can get
+            into what is received. A file of none of them is put aside.
+        earlier: by name, versions of assignments that were handed out earlier and count as well.
         roster: students' ids by the numbers that the platform puts into the names of files.
     """
     catalogue, arrivals, times = Catalogue(assignments, earlier), [], {}
@@ -82,7 +82,7 @@ def ingest(
     for arrival in arrivals:
         if arrival.reason and _is_beside(arrival, taken):
             continue
-        # In other folders, and further in, a student may have put a time.
+        # In other folders, and deeper ones, a student may have put a time.
         folder = arrival.parts[: arrival.sender.depth]
         if folder and folder in times and not arrival.reason:
             _put_time(arrival, times[folder])
@@ -90,7 +90,7 @@ def ingest(
 
 
 def _is_beside(arrival: Arrival, taken: Collection[tuple[str, str | None]]) -> bool:
-    """Whether it is named like nothing that could be an answer, and its student has a notebook that is one."""
+    """Whether a file is not named like an answer, and its student has a notebook that is one."""
     is_other = not arrival.path.lower().endswith(ANSWERS)
     return is_other and any(
         student == arrival.sender.raw and arrival.assignment in (None, assignment)
@@ -99,7 +99,7 @@ def _is_beside(arrival: Arrival, taken: Collection[tuple[str, str | None]]) -> b
 
 
 def _arrival(source: Path, upload: Upload, catalogue: Catalogue, roster: Mapping) -> Arrival:
-    """Whatever happens while this file is read is said of this file."""
+    """The arrival of one file; whatever goes wrong while it is read is reported for this file only."""
     arrival = Arrival(_for_people(source, upload.parts), parts=upload.parts)
     try:
         if upload.parts:
@@ -116,7 +116,7 @@ def _arrival(source: Path, upload: Upload, catalogue: Catalogue, roster: Mapping
 
 
 def _read(arrival: Arrival, upload: Upload, catalogue: Catalogue) -> None:
-    """Find out of which assignment it is, and mend it."""
+    """Find out to which assignment the file belongs, and repair it."""
     if upload.problem:
         raise CannotBeGraded(upload.problem)
     cells, notes = cells_of(content_of(unpacked(upload.data)))
@@ -140,7 +140,7 @@ def _for_people(source: Path, parts: tuple[str, ...]) -> str:
 
 
 def _put_time(arrival: Arrival, time: bytes) -> None:
-    """What `timestamp.txt` says, if it can be a time; nbgrader's tree is written by many hands."""
+    """Take the time from `timestamp.txt`, if it can be one; nbgrader's folders are written by many hands."""
     text = time[:100].decode("ascii", "replace").strip()
     is_plain = re.fullmatch(r"[0-9A-Za-z :.,+/-]{4,64}", text)
     try:
@@ -151,15 +151,15 @@ def _put_time(arrival: Arrival, time: bytes) -> None:
 
 
 def in_utc(text: str) -> datetime:
-    """A time as nbgrader keeps it: in UTC, without saying so.
+    """A time as nbgrader stores it: in UTC, without a time zone.
 
-    Not by nbgrader's `parse_utc`, to which "+0100" behind a time is a hundred seconds.
+    nbgrader's `parse_utc` is not used, because it takes "+0100" after a time for a hundred seconds.
 
     Args:
         text: "2026-12-01 12:00:00 +0100", "… UTC" or "… CET"; in UTC if it names no zone.
 
     Raises:
-        ValueError: if it is no time.
+        ValueError: if it is not a time.
     """
     try:
         found = parse(text, tzinfos=lambda name, seconds: gettz(name) if seconds is None else seconds)
@@ -169,14 +169,14 @@ def in_utc(text: str) -> datetime:
 
 
 def _settle(arrivals: list[Arrival], catalogue: Catalogue) -> None:
-    """Of one student's notebooks of one assignment only one is graded.
+    """Let only one of a student's notebooks of an assignment be graded; put the others aside.
 
     A pitfall: only files that come together are compared; what was taken in before is not known here.
     """
     groups: dict[tuple[str, str], list[Arrival]] = {}
     for arrival in arrivals:
         if not arrival.reason:
-            # Not all systems tell capitals from small letters in the names of folders.
+            # Not all systems distinguish upper and lower case in the names of folders.
             groups.setdefault((arrival.student.casefold(), arrival.assignment), []).append(arrival)
     for (student, assignment), group in groups.items():
         names = sorted({arrival.sender.raw for arrival in group})
@@ -189,7 +189,7 @@ def _settle(arrivals: list[Arrival], catalogue: Catalogue) -> None:
 
 
 def _keep_one(group: list[Arrival], chosen: Arrival | None, why: str) -> None:
-    """Of one student's notebooks of one assignment the one that counts; none if that cannot be known."""
+    """Put aside all of a student's notebooks of an assignment but the chosen one; all if none is chosen."""
     which = f"Nothing tells which is the newest: {', '.join(arrival.path for arrival in group)}."
     for arrival in group:
         if chosen is None:
@@ -203,7 +203,7 @@ def _keep_one(group: list[Arrival], chosen: Arrival | None, why: str) -> None:
 
 
 def _chosen(group: list[Arrival], released: Released) -> tuple[Arrival | None, str]:
-    """The one that counts, and why."""
+    """The notebook that counts, or None if that cannot be known, and why."""
     given = {normalize_source(cell.source) for cell in released.notebook.cells} | {""}
     texts = {one: [normalize_source(cell.source) for cell in one.notebook.cells] for one in group}
     filled = [arrival for arrival in group if not given.issuperset(texts[arrival])] or group

@@ -1,7 +1,7 @@
-"""What a submitted file holds: the cells of its notebook as plain values, or why it has none, in words that help.
+"""The contents of a submitted file: the cells of its notebook as plain values, or a helpful reason for none.
 
-Only what grading needs is looked at: of a cell its type, text, plots, and the names it may be known by.
-Other outputs, attachments, widgets, counters and metadata are left behind, and garbage in them does not matter.
+Only what grading needs is looked at: a cell's type, text, plots, and the names it may be known by. Other
+outputs, attachments, widgets, counters and metadata are dropped, so garbage in them does not matter.
 """
 
 import codecs
@@ -13,21 +13,21 @@ from functools import cached_property
 MOST_BYTES = 20_000_000  # JSON of this size takes at most 0.5 GB in memory
 AGAIN = "Download the notebook again (in Colab: File › Download › Download .ipynb) and hand it in again."
 FRESH = "Copy your answers into a fresh notebook of the assignment and hand that in."
-# What a file may be instead of a notebook, told by how it begins.
+# What a file may be instead of a notebook, recognised by how it begins.
 BEGINNINGS = {
     rb"%PDF": f"The file is a PDF, which cannot be run. {AGAIN}",
     rb"PK\x03\x04": "The file is a zip archive. One notebook in it would do; better hand in the notebook itself.",
     rb"\s*<[!?a-zA-Z]": f"The file is a web page: saved by a browser, or typed into the platform. {AGAIN}",
 }
-# Of a notebook, in characters; to be read, parsed and written, a line costs about as much as 25, a cell as 250.
-# The box takes no longer text at once, see `running.wire`.
+# The longest notebook, in characters; reading, parsing and writing a line costs about as much as 25, a cell
+# as 250. The box takes no longer text at once, see `running.wire`.
 LONGEST, LINE, CELL = 500_000, 25, 250
-MOST_PLOTS = 8  # of one cell
+MOST_PLOTS = 8  # the most plots of one cell
 PLOTS = ("image/png", "image/jpeg")
 
 
 class CannotBeGraded(Exception):  # noqa: N818 -- nothing went wrong in the program
-    """A submission that a person has to see to; the message is for the student, and says what to do."""
+    """Raised for a submission that a person has to see to; the message tells the student what to do."""
 
 
 def content_of(data: bytes) -> dict:
@@ -54,7 +54,7 @@ def content_of(data: bytes) -> dict:
 
 
 def too_large(size: int) -> str:
-    """Why a file was not read."""
+    """The message for a file that was not read because of its size."""
     return (
         f"The file has {size / 1e6:.1f} MB, more than {MOST_BYTES / 1e6:.0f}. "
         "Clear the outputs of the notebook (Edit › Clear all outputs), save it and hand it in again."
@@ -62,7 +62,7 @@ def too_large(size: int) -> str:
 
 
 def shown(text: str, most: int = 40) -> str:
-    """The beginning of a text that somebody else wrote, fit for a message: without line breaks and the like."""
+    """The beginning of somebody else's text, fit for a message: without line breaks and the like."""
     return "".join(letter if letter.isprintable() else "�" for letter in text[:most].strip())
 
 
@@ -82,43 +82,43 @@ class Cell:
     type: str  # "code", "markdown" or "raw"
     source: str
     marks: dict = field(default_factory=dict)  # nbgrader's metadata, unchecked
-    ids: tuple[str, ...] = ()  # wherever in the file they stood
-    plots: tuple[dict, ...] = ()  # what it had drawn
-    # Found out by `repair`: the cell of the assignment that it stands for, or is a copy of, and how that is known
+    ids: tuple[str, ...] = ()  # from wherever they are in the file
+    plots: tuple[dict, ...] = ()  # the pictures in its outputs
+    # Set by `repair`: the cell of the assignment that this one is, or is a copy of, and how that is known
     name: str | None = None
     by: str = ""  # "marks", "id", "text" or "place"
 
     @property
     def grade_id(self) -> str | None:
-        """The name that the grader's marks give it, if they do."""
+        """The name in the grader's metadata, or None."""
         found = self.marks.get("grade_id")
         return found if isinstance(found, str) else None
 
     @cached_property
     def normalized(self) -> str:
-        """Its text without what editors change of themselves."""
+        """The text without what editors change by themselves."""
         return normalize_source(self.source)
 
 
 def normalize_source(text: str) -> str:
-    """A text without white space at the ends of its lines, around it, and with lines that end alike."""
+    """The text with uniform line ends, and without white space around it and at the ends of its lines."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return "\n".join(line.rstrip() for line in lines).strip()
 
 
 def whole(text: str) -> str:
-    """A text without lone halves of characters (JSON can express them), which no file can hold."""
+    """The text without lone halves of characters (JSON can express them), which no file can hold."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def cells_of(content: dict) -> tuple[list[Cell], list[str]]:
-    """The cells of a notebook, and a sentence for each thing that was mended.
+    """The cells of a notebook, and a sentence for each thing that was repaired.
 
     Args:
         content: what JSON can express.
 
     Raises:
-        CannotBeGraded: if there are none, too many, or if what stands there is no cell.
+        CannotBeGraded: if there are none or too many, or if something among them is not a cell.
     """
     notes: list[str] = []
     found = content.get("cells")
@@ -128,7 +128,7 @@ def cells_of(content: dict) -> tuple[list[Cell], list[str]]:
         raise CannotBeGraded(f"The file {what}. {AGAIN}")
     _refuse_if_too_long(CELL * len(found))
     cells = [_cell(number, cell, notes) for number, cell in enumerate(found, start=1)]
-    # What takes a minute to be read, parsed and written several times holds up all the others.
+    # A notebook that takes a minute to be read, parsed and written several times holds up all the others.
     _refuse_if_too_long(sum(CELL + len(cell.source) + LINE * cell.source.count("\n") for cell in cells))
     return cells, list(dict.fromkeys(notes))
 
@@ -168,13 +168,13 @@ def _cell(number: int, cell: object, notes: list[str]) -> Cell:
 
 
 def _joined(lines: object) -> str | None:
-    """A text, or the lines of one; None if it is neither."""
+    """The text from a string or a list of lines; None if it is neither."""
     lines = lines if isinstance(lines, list) else [lines]
     return whole("".join(lines)) if all(isinstance(line, str) for line in lines) else None
 
 
 def _plots(cell: dict) -> tuple[dict, ...]:
-    """What a cell has drawn, which a person looks at where it was an experiment; grading draws it anew."""
+    """The pictures that a cell has drawn; a person looks at an experiment's, and grading re-encodes them."""
     outputs = cell.get("outputs")
     data = [_dict(_dict(output).get("data")) for output in outputs] if isinstance(outputs, list) else []
     drawn = [{kind: _joined(bundle[kind])} for bundle in data for kind in PLOTS if kind in bundle]

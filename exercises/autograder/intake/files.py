@@ -1,7 +1,7 @@
 """The files in a folder or a zip archive that others filled, read within limits and never unpacked to disk.
 
-Links are not followed, pipes and devices not waited for, and what an archive says of its members' sizes is not
-believed. What cannot be read comes out as a file with a problem, so that one file stops no other.
+Links are not followed, pipes and devices not waited for, and the sizes that an archive gives for its members
+not believed. What cannot be read comes out as a file with a problem, so one file does not stop the others.
 """
 
 import errno
@@ -18,7 +18,7 @@ from zipfile import ZipFile, ZipInfo
 from exercises.autograder.intake.cells import MOST_BYTES, too_large
 
 MOST_FILES = 20_000
-# What systems, Jupyter and nbgrader's exchange leave behind; nobody hands these in, and nobody is told of them.
+# What systems, Jupyter and nbgrader's exchange leave behind; nobody hands these in, so they are not reported.
 JUNK_FOLDERS = ("__MACOSX", ".ipynb_checkpoints", "__pycache__")
 JUNK_FILES = (".DS_Store", "Thumbs.db", "desktop.ini", "submission_secret.txt")
 ITSELF = "Hand in the notebook itself."
@@ -35,7 +35,7 @@ class Upload:
 
 
 def uploads(source: Path) -> Iterator[Upload]:
-    """The files of a folder or an archive, without what is junk by name, or the one file that the source is."""
+    """The files of a folder or an archive, without those with a junk name, or the source itself."""
     if source.is_dir():
         found = _in_folder(source)
     elif source.suffix.lower() == ".zip":
@@ -69,7 +69,7 @@ def _in_folder(source: Path) -> Iterator[Upload]:
 
 
 def _file(path: Path, parts: tuple[str, ...]) -> Upload:
-    """A file of its own; no link is followed, and no pipe waited for."""
+    """Read a single file; no link is followed, and no pipe waited for."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             status = os.fstat(file.fileno())
@@ -87,7 +87,7 @@ def _file(path: Path, parts: tuple[str, ...]) -> Upload:
 def _in_archive(source: Path) -> Iterator[Upload]:
     try:
         archive = ZipFile(source)
-    except Exception as error:  # of damaged archives, of about ten kinds
+    except Exception as error:  # damaged archives raise about ten kinds of errors
         why = f"The archive cannot be read ({error}). Download it again, or unpack it and give the folder."
         yield Upload((), problem=why)
         return
@@ -97,7 +97,7 @@ def _in_archive(source: Path) -> Iterator[Upload]:
 
 
 def unpacked(data: bytes) -> bytes:
-    """The one notebook in an archive that a student has packed; all else as it is."""
+    """The only notebook in an archive that a student has packed; any other data as they are."""
     with suppress(Exception), ZipFile(io.BytesIO(data)) as archive:
         found = [(info, parts) for parts, info in _members(archive) if parts[-1].lower().endswith(".ipynb")]
         if len(found) == 1:
@@ -113,20 +113,20 @@ def _members(archive: ZipFile) -> Iterator[tuple[tuple[str, ...], ZipInfo]]:
 
 
 def _member(archive: ZipFile, info: ZipInfo, parts: tuple[str, ...]) -> Upload:
-    # Of the other methods Python unpacks everything at once, however much that is.
+    # With other methods Python unpacks everything at once, however much that is.
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         return Upload(parts, problem=f"It is packed by a method that is not read here. {UNPACK}")
     try:
         with archive.open(info) as file:
             return Upload(parts, file.read(MOST_BYTES + 1))
-    except Exception as error:  # likewise; also of one that is encrypted
+    except Exception as error:  # likewise, and for an encrypted member
         return Upload(
             parts, problem=f"The file cannot be read in the archive ({error or type(error).__name__})."
         )
 
 
 def _parts(info: ZipInfo) -> tuple[str, ...]:
-    """The path of a member; of old archives, whose names are in no stated encoding, UTF-8 is the likeliest."""
+    """The path of a member; in old archives, whose names have no stated encoding, UTF-8 is the likeliest."""
     name = info.filename
     if not info.flag_bits & 0x800:
         with suppress(UnicodeError):

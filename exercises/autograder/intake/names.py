@@ -1,4 +1,4 @@
-"""Whose a submitted file is, and of which assignment, as far as its path tells.
+"""Whose submission a file is, and of which assignment, as far as its path tells.
 
     STUDENT/ASSIGNMENT/any name.ipynb                           nbgrader's folder `submitted`
     lastnamefirstname[_LATE]_USER_FILE_any name.ipynb           Canvas
@@ -8,8 +8,8 @@
     STUDENT__ASSIGNMENT.ipynb                                   collected by hand
     STUDENT/any name.ipynb                                      likewise, in folders
 
-The student's id is what a roster says of the number that Canvas and Moodle put there. Without one it is the name
-and the number, by which namesakes differ.
+The student's id is the roster's for the number that Canvas and Moodle put there. Without a roster it is the
+name and the number, which distinguishes namesakes.
 """
 
 import re
@@ -18,34 +18,34 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 LONGEST_ID = 60  # characters; a folder's name may have 255 bytes
-# What was typed into Canvas instead of uploaded comes as …_text.html or …_link.html, without the file's number.
+# What is typed into Canvas, not uploaded, comes as …_text.html or …_link.html, without the file's number.
 UPLOADED = r"(?:(?P<file>\d+)_(?P<rest>.+)|(?:text|link)\.html)"
 CANVAS = re.compile(rf"(?P<name>.+?)(?P<late>_LATE)?_(?P<user>\d+)_{UPLOADED}")
 ANONYMOUS = re.compile(rf"(?P<late>LATE_)?(?P<name>anon)_(?P<user>[^\W_]+)_{UPLOADED}")
 MOODLE = re.compile(r"(?P<name>.+?)_(?P<user>\d+)_assignsubmission_[a-z]+_?(?P<rest>.*)")
-# What a browser, or Canvas, puts behind a name that it has seen before.
+# What a browser, or Canvas, appends to a name that it has seen before.
 REPEATED = re.compile(r" ?\((\d{1,9})\)|-(\d{1,9})|")
 
 
 @dataclass(frozen=True)
 class Sender:
-    """What a path says."""
+    """What a path says about its file."""
 
-    # Who sent it, as the path has it, "" if it does not tell. Two that differ are two students, even if their
-    # ids are equal.
+    # Who sent it, as the path has it, "" if it does not tell. Two different values are two students, even if
+    # their ids are equal.
     raw: str = ""
     said: tuple[str, ...] = ()  # the assignments that the path names
-    # Of two files by one student, the greater is the later; None if the path does not tell
+    # Among files of one student, the greatest is the latest; None if the path does not tell
     order: tuple[int, int] | None = None
     late: bool = False  # whether Canvas marks it as handed in late
-    number: str = ""  # of the platform, "" if the path has none
-    # How deep nbgrader's folder of the submission lies, in which it says when that was; else 0
+    number: str = ""  # the platform's number, "" if the path has none
+    # The depth of nbgrader's folder of the submission, which contains its timestamp; else 0
     depth: int = 0
     notes: tuple[str, ...] = ()  # a sentence for each thing to look at
 
     @property
     def student(self) -> str | None:
-        """Their id, which can be a folder's name."""
+        """The student's id, which can be a folder's name."""
         return safe_id(self.raw)
 
 
@@ -53,12 +53,12 @@ def sender_of(parts: tuple[str, ...], assignments: Collection[str], roster: Mapp
     """What the path of a file says.
 
     Args:
-        parts: of the path inside the source, the file's name last.
-        assignments: the names of all.
+        parts: the parts of the path inside the source, the file's name last.
+        assignments: the names of all assignments.
         roster: ids by the platform's numbers, as far as they are known.
     """
     parts = tuple(unicodedata.normalize("NFC", part) for part in parts)
-    # The outermost part that tells decides: further in, a student may have named things as another's.
+    # The outermost part that tells decides: further in, a student may have used another student's name.
     readings = (_from_platform(parts, place, assignments) for place in range(len(parts)))
     sender = next(filter(None, readings), None) or _by_hand(parts, assignments)
     if sender.number in roster:
@@ -70,23 +70,23 @@ def sender_of(parts: tuple[str, ...], assignments: Collection[str], roster: Mapp
 
 
 def _from_platform(parts: tuple[str, ...], place: int, assignments: Collection[str]) -> Sender | None:
-    """What Moodle, nbgrader or Canvas says at one place of a path."""
+    """What Moodle, nbgrader or Canvas says at one place of a path, or None."""
     part, behind = parts[place], parts[place + 1 :]
     moodle, canvas = MOODLE.fullmatch(part), None if behind else _canvas_match(part, assignments)
     if moodle and not (canvas and canvas.start("user") < moodle.start("user")):
         if re.search(r"(^|_)\d+_assignsubmission_", moodle["rest"]):
-            return Sender("")  # somebody calls themselves or their file so: nobody can tell
+            return Sender("")  # somebody has given themselves or a file such a name: nobody can tell
         file = behind[-1] if behind else moodle["rest"]
         sender = _in_folder(f"{moodle['name']}_{moodle['user']}", file, assignments)
         return replace(sender, number=moodle["user"])
     if len(behind) > 1 and behind[0] in assignments:
-        # Behind ASSIGNMENT there may be folders of STUDENT's, or of the whole class: then nobody can tell.
+        # Below ASSIGNMENT there may be folders of STUDENT's, or of the whole class: then nobody can tell.
         sender = _in_folder(part if len(behind) == 2 else "", behind[-1], assignments)
         said = tuple(dict.fromkeys((behind[0], *sender.said)))
         return replace(sender, said=said, depth=place + 2)
     if canvas:
         sender = _in_folder(f"{canvas['name']}_{canvas['user']}", canvas["rest"] or "", assignments)
-        number = canvas["user"] if canvas.re is CANVAS else ""  # what stands for nobody is on no roster
+        number = canvas["user"] if canvas.re is CANVAS else ""  # an anonymous number is on no roster
         order, late = (int(canvas["file"] or 0), 0), bool(canvas["late"])
         return replace(sender, order=order, late=late, number=number)
     return None
@@ -98,7 +98,7 @@ def _canvas_match(name: str, assignments: Collection[str]) -> re.Match | None:
 
 
 def _by_hand(parts: tuple[str, ...], assignments: Collection[str]) -> Sender:
-    """Files that no platform has named."""
+    """The sender of a file that no platform has named."""
     student, _, rest = parts[-1].partition("__")
     sender = _in_folder(student, rest, assignments)
     if sender.said:
@@ -110,13 +110,13 @@ def _by_hand(parts: tuple[str, ...], assignments: Collection[str]) -> Sender:
 
 
 def _in_folder(raw: str, name: str, assignments: Collection[str]) -> Sender:
-    """Somebody known otherwise; the number of a file counts if the assignment is all else that is in its name."""
+    """A sender known otherwise; a file's number counts if its name has nothing else but the assignment."""
     assignment, order = _file_name(name, assignments)
     return Sender(raw, tuple(filter(None, [assignment])), order)
 
 
 def _file_name(name: str, assignments: Collection[str]) -> tuple[str | None, tuple[int, int] | None]:
-    """The assignment in the name of a file, and its order among repeated downloads, if nothing else is in it."""
+    """The assignment in a file's name, and its order among repeated downloads if the name has no more."""
     stem = re.sub(r"\.(ipynb|json|txt|zip)\b", "", name, flags=re.IGNORECASE)
     for assignment in sorted(assignments, key=len, reverse=True):
         found = re.search(re.escape(assignment).replace("_", "[ _-]"), stem, re.IGNORECASE)
@@ -127,14 +127,14 @@ def _file_name(name: str, assignments: Collection[str]) -> tuple[str | None, tup
 
 
 def safe_id(raw: str) -> str | None:
-    """A student's name or number as the name of a folder that nbgrader accepts; None if nothing is left of it.
+    """A student's name or number as a folder's name that nbgrader accepts; None if nothing is left of it.
 
-    A pitfall: two names may become the same id; the caller must look.
+    A pitfall: two names may become the same id; the caller must check.
     """
     letters = unicodedata.normalize("NFC", raw)
-    # Letters with their marks and numbers of all scripts. nbgrader does not allow + and searches by patterns.
+    # Letters, their marks, and numbers of all scripts. nbgrader does not allow + and searches by patterns.
     kept = "".join(
         letter if letter in " ._-@" or unicodedata.category(letter)[0] in "LMN" else "-" for letter in letters
     )
-    # The end stays, as Canvas's and Moodle's numbers are there.
+    # The end is kept, because Canvas's and Moodle's numbers are there.
     return kept.strip(" .-")[-LONGEST_ID:].lstrip(" .-") or None

@@ -1,10 +1,10 @@
-"""Mending a submission: the assignment's cells as they were released, the student's answers as they are.
+"""Repairing a submission: the assignment's cells as they were released, the student's answers as they are.
 
-A cell is known by the grader's marks or by its id, though names were lost, changed or copied; a locked cell also
-by its text; an answer also by its place: between the cells that stood around the released one. Every cell of the
-assignment is there once afterwards, with the released type, marks and, if locked, text. No text of the student's
-gets lost: what was written into a locked cell, or into a copy, stands there as a cell of their own, behind the
-cell of the assignment that it stood behind.
+A cell is known by the grader's metadata or by its id, even if names were lost, changed or copied; a locked
+cell also by its text; an answer also by its place, between the cells that were around the released one.
+Afterwards every cell of the assignment is there once, with the released type, metadata and, if locked, text.
+No text of the student's gets lost: what was written into a locked cell, or into a copy, becomes a cell of
+their own, after the cell of the assignment that it came after.
 """
 
 import copy
@@ -20,20 +20,20 @@ from exercises.autograder.intake.cells import FRESH, CannotBeGraded, Cell, norma
 from transformer_lessons.tools.submission import grade_id
 
 MARKS = ("grade", "locked", "points", "solution", "task")
-MOST_NAMES = 8  # that a sentence lists
+MOST_NAMES = 8  # the most that a sentence lists
 EARLIER = "It was begun with an earlier version of the assignment, which counts as well."
 
 
-# ---- Of which assignment, and which cell is which
+# ---- Which assignment it is, and which cell is which
 
 
 def named(released: NotebookNode) -> dict[str, NotebookNode]:
-    """The cells of an assignment that the grader knows, by grade id, in their order."""
+    """The cells of an assignment that the grader knows, by grade id, in order."""
     return {grade_id(cell): cell for cell in released.cells if grade_id(cell)}
 
 
 def is_answer(released: NotebookNode) -> bool:
-    """Whether a released cell is where an answer belongs."""
+    """Whether an answer belongs in a released cell."""
     return not released.metadata.nbgrader.locked
 
 
@@ -41,8 +41,8 @@ class Released:
     """An assignment: its cells as they are handed out now, by grade id, and each text that these have had.
 
     Args:
-        notebook: as it is handed out now.
-        earlier: what was handed out before and counts as well.
+        notebook: the version that is handed out now.
+        earlier: versions that were handed out earlier and count as well.
     """
 
     def __init__(self, notebook: NotebookNode, earlier: Iterable[NotebookNode] = ()):
@@ -50,7 +50,7 @@ class Released:
         self.answers = {name for name, cell in self.cells.items() if is_answer(cell)}
         self.now = {name: normalize_source(cell.source) for name, cell in self.cells.items()}
         self._texts = {name: {text} for name, text in self.now.items()}
-        # What was released for trying things out.
+        # Cells that were released for trying things out.
         self.trials: set[str] = set()
         for version in (notebook, *earlier):
             self.trials |= {normalize_source(cell.source) for cell in version.cells if not grade_id(cell)}
@@ -58,11 +58,11 @@ class Released:
                 self._texts.get(name, set()).add(normalize_source(cell.source))
 
     def has(self, name: str, cell: Cell) -> bool:
-        """Whether a text is as it was released, but for what editors change of themselves."""
+        """Whether a cell's text is as it was released, apart from what editors change by themselves."""
         return cell.normalized in self._texts[name]
 
     def tokens(self) -> Iterator[str]:
-        """What tells it from other assignments: the names of cells, and the texts of locked ones."""
+        """What distinguishes it from other assignments: the names of cells, and the texts of locked ones."""
         for name, texts in self._texts.items():
             yield from {name} if name in self.answers else {name, *texts}
 
@@ -72,7 +72,7 @@ class Catalogue:
 
     Args:
         assignments: by name, as they are handed out now.
-        earlier: by name, versions that were handed out before and count as well.
+        earlier: by name, versions that were handed out earlier and count as well.
     """
 
     def __init__(self, assignments: dict[str, NotebookNode], earlier: Mapping[str, list[NotebookNode]]):
@@ -81,20 +81,20 @@ class Catalogue:
         for name, released in self.assignments.items():
             for key in released.tokens():
                 found.setdefault(key, set()).add(name)
-        # Some texts, such as that of the setup, are in several.
+        # Some texts, such as the setup's, are in several assignments.
         self._of = {key: min(those) for key, those in found.items() if len(those) == 1}
 
     def assignment_of(self, cells: list[Cell], said: Collection[str]) -> str:
-        """The assignment that most cells are of, each by its name or else its text.
+        """The assignment to which most cells belong, each judged by its name or else its text.
 
         Args:
-            cells: of the notebook.
-            said: what its name and folder say; they decide where the cells do not.
+            cells: the cells of the notebook.
+            said: the assignments that its file and folder name; they decide where the cells do not.
 
         Raises:
-            CannotBeGraded: if it is of none, or as much of another.
+            CannotBeGraded: if there is none, or several are likely.
         """
-        # A set, as copies of a cell say nothing more.
+        # A set, because copies of a cell say nothing more.
         keys = {
             next((name for name in (cell.grade_id, *cell.ids) if name in self._of), cell.normalized)
             for cell in cells
@@ -115,7 +115,7 @@ class Catalogue:
 
 
 def _matched(cells: list[Cell], released: Released) -> dict[str, Cell]:
-    """Recognise the cells of a submission, which are given in its order; by grade id, those that count."""
+    """Recognise the cells of a submission, given in its order; return those that count, by grade id."""
     found: dict[str, Cell] = {}
     for cell in cells:
         known = (name for name in (cell.grade_id, *cell.ids) if name in released.cells)
@@ -131,7 +131,7 @@ def _matched(cells: list[Cell], released: Released) -> dict[str, Cell]:
             cell.name, cell.by = name, by
             rest.remove(cell)
 
-    # What was released for trying things out is no answer, wherever it stands.
+    # What was released for trying things out is not an answer, wherever it is.
     rest = [cell for cell in cells if not cell.name and cell.normalized not in released.trials]
     missing = [name for name in released.cells if name not in found]
     for name in missing:
@@ -145,7 +145,7 @@ def _matched(cells: list[Cell], released: Released) -> dict[str, Cell]:
 
 
 def _that_counts(copies: list[Cell], name: str, released: Released) -> Cell:
-    """Of copies of an answer the last that was filled in; of a locked cell the first that was not changed."""
+    """The copy that counts: of an answer the last filled in, of a locked cell the first unchanged."""
     if name in released.answers:
         filled = [cell for cell in copies if cell.normalized and not released.has(name, cell)]
         return filled[-1] if filled else copies[0]
@@ -153,9 +153,9 @@ def _that_counts(copies: list[Cell], name: str, released: Released) -> Cell:
 
 
 def _in_place(name: str, rest: list[Cell], released: Released, found: dict[str, Cell]) -> list[Cell]:
-    """The cells of the same type, but blank ones, between those that stood before and after a released one.
+    """The cells of the same type, not blank, between those that were before and after a released one.
 
-    One of the released cells beside must be recognised, or there is no telling where that is.
+    One of its two neighbours must be recognised, or its place cannot be known.
     """
     names = list(released.cells)
     number = names.index(name)
@@ -168,11 +168,11 @@ def _in_place(name: str, rest: list[Cell], released: Released, found: dict[str, 
     return [cell for cell in same if after < cell.number < before]
 
 
-# ---- What is made of them
+# ---- The repaired notebook
 
 
 def mended(cells: list[Cell], released: Released) -> tuple[NotebookNode, tuple[str, ...]]:
-    """A notebook that can be graded, and a sentence for each thing that was mended."""
+    """A notebook that can be graded, and a sentence for each thing that was repaired."""
     found = _matched(cells, released)
     made = {"nbformat": 4, "nbformat_minor": 5, "metadata": copy.deepcopy(released.notebook.metadata)}
     notebook = nbformat.from_dict({**made, "cells": list(_in_order(cells, released, found))})
@@ -181,7 +181,7 @@ def mended(cells: list[Cell], released: Released) -> tuple[NotebookNode, tuple[s
 
 
 def _in_order(cells: list[Cell], released: Released, found: dict[str, Cell]) -> Iterator[dict]:
-    """The assignment's cells in its order, behind each the student's own that stood there.
+    """The assignment's cells in its order, each followed by the student's own that were there.
 
     What was written into a locked cell, or into a copy, is such a cell, too.
     """
@@ -201,11 +201,11 @@ def _in_order(cells: list[Cell], released: Released, found: dict[str, Cell]) -> 
 def _released_cell(name: str, cell: Cell | None, released: Released) -> dict:
     made = copy.deepcopy(released.cells[name])
     if not cell and name in released.answers and made.cell_type == "code":
-        made.source = ""  # or it would undo what they have written elsewhere
+        made.source = ""  # otherwise it would undo what they have written elsewhere
     if cell and name in released.answers and not released.has(name, cell):
         made.source = cell.source
     if cell and made.cell_type == "code" and name.endswith("-run"):
-        # An experiment is not run again, and a person reads what is concluded from its plots.
+        # An experiment is not run again; a person reads what is concluded from its plots.
         made.outputs = [new_output("display_data", data=plot) for plot in cell.plots]
     return made
 
@@ -218,7 +218,7 @@ def _own_cell(cell: Cell) -> dict:
 
 
 def _sentences(cells: list[Cell], released: Released, found: dict[str, Cell]) -> Iterator[str]:
-    """What was mended, for the student."""
+    """Sentences for the student about what was repaired."""
     if any(
         released.has(name, cell) and cell.normalized != released.now[name] for name, cell in found.items()
     ):
@@ -253,5 +253,5 @@ def _about_cell(cell: Cell, released: Released) -> Iterator[str]:
 
 
 def _listed(names: list[str]) -> str:
-    """A few cells by name, many by their number."""
+    """A few cells by name, many as a count."""
     return ", ".join(names) if len(names) <= MOST_NAMES else f"{len(names)} cells"

@@ -1,8 +1,8 @@
 """A class's numbers for an assignment, and the page about them: one file, which loads and runs nothing.
 
 The numbers are counted from marks, results and the list of what was not graded, and from nothing else. Names
-of students and files, and what their code says, are hostile until shown to be text. On the page they are
-text: the template escapes them, and the page's content-security policy admits only its own style sheet.
+of students and files, and what their code says, are hostile until shown to be text. On the page they are text
+alone: the template escapes them, and the page's content-security policy admits only its own style sheet.
 """
 
 import re

@@ -145,7 +145,7 @@ def _cells(notebook: NotebookNode, master: dict[str, MasterCell]) -> list[tuple[
 
 
 def _settled(cells: list, outcomes: list[dict], room: int) -> tuple[list[CellResult], list[Flag]]:
-    """Put outputs into the notebook, tests' first, as there may not be room for all; points and flags."""
+    """Put outputs into the notebook, tests' first, as room may run out; return points and flags."""
     tests = [number for number, (cell, _) in enumerate(cells) if cell.role == "test"]
     found = {n: CellResult(cells[n][0].id, 0.0, cells[n][0].points, "missing") for n in tests}
     flags = []
