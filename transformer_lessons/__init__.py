@@ -4,7 +4,7 @@ The modules here are what the chapters build, word for word. Numbers in their do
 are the paper's. Read them in this order: `masks`, `encodings`, `embeddings`, `attention`, `feed_forward`,
 `norms`, `layers`, `model`, with `config` beside it; then `losses`, `schedule`, `training`, `decoding`.
 
-Everything else stands in rooms beside them: `variants`, `fast`, `data`, `trainer`, `export`, `checks`, `oracles`,
+Everything else is in subpackages: `variants`, `fast`, `data`, `trainer`, `export`, `checks`, `oracles`,
 `records`, `tools`.
 """
 
@@ -13,13 +13,13 @@ import sys
 
 __version__ = "0.1.0"
 
-# Under Linux, torch's threads spin for milliseconds while they wait (GNU's OpenMP does), and where others want
-# the cores, all take several times as long. So few turns, a tenth of a millisecond, cost nothing alone: see
-# `benchmarks.busy`. OpenMP reads the variable when it is loaded, with torch.
+# On Linux, torch's threads (GNU OpenMP) spin for milliseconds while they wait; on a busy machine that makes
+# every process several times as slow. Spinning 2,000 times, a tenth of a millisecond, costs nothing on an
+# idle machine: see `benchmarks.busy`. OpenMP reads the variable when it is loaded, together with torch.
 if sys.platform == "linux" and not os.environ.keys() & {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}:
     os.environ["GOMP_SPINCOUNT"] = "2000"
     if "torch" in sys.modules:
-        import logging  # a line that no filter of warnings makes an error of
+        import logging  # a log line: no warnings filter can turn it into an error
 
         logging.getLogger(__name__).warning(
             "torch was imported before transformer_lessons, so its threads spin while they wait, "

@@ -29,7 +29,7 @@ def scaled_dot_product_attention(
     """
     if is_causal:
         causal = causal_mask(query.size(-2), key.size(-2), device=query.device)
-        mask = combine(mask, causal[0, 0])  # (queries, keys), whatever axes come before
+        mask = combine(mask, causal[0, 0])  # (queries, keys): broadcasts to any leading axes
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
     if mask is None:
         weights = scores.softmax(dim=-1)
@@ -40,15 +40,15 @@ def scaled_dot_product_attention(
 
 
 class MultiHeadAttention(nn.Module):
-    """Several attentions side by side, each in its own projection of the input (§3.2.2).
+    """Several attention heads side by side, each with its own projections of the input (§3.2.2).
 
     ``MultiHead(Q, K, V) = Concat(head_1, …, head_h) W_o,  head_i = Attention(Q W_q^i, K W_k^i, V W_v^i)``
 
     The heads' matrices are slices of one W_q, W_k and W_v: project first, then split. A pitfall: a view straight
-    to ``(batch, heads, positions, d_k)`` has the right shape and mixes positions with heads.
+    to ``(batch, heads, positions, d_k)`` has the right shape but mixes positions with heads.
 
-    `attention` may be replaced by another function of the same arguments that gives a pair back, output and
-    weights or None. A cache keeps what `keys_and_values` returns, and lets later queries `look` at it.
+    `attention` may be replaced by another function with the same arguments that returns the output, and the
+    weights or None. A cache keeps what `keys_and_values` returns; with `look`, later queries attend to it.
 
     Raises:
         ValueError: if num_heads does not divide d_model.
@@ -78,7 +78,7 @@ class MultiHeadAttention(nn.Module):
         *,
         is_causal: bool = False,
     ) -> Float[Tensor, "batch queries d_model"]:
-        """Attend. With `query` alone it is self-attention, with `key` (and `value`, `key` unless given) cross."""
+        """Self-attention with `query` alone, cross-attention with `key` (and `value`, by default `key`)."""
         key = query if key is None else key
         value = key if value is None else value
         return self.look(query, *self.keys_and_values(key, value), mask, is_causal)
@@ -86,7 +86,7 @@ class MultiHeadAttention(nn.Module):
     def keys_and_values(
         self, key: Float[Tensor, "batch keys d_model"], value: Float[Tensor, "batch keys d_model"]
     ) -> tuple[Float[Tensor, "batch heads keys d_k"], Float[Tensor, "batch heads keys d_k"]]:
-        """What queries will look at: k and v, split into heads."""
+        """The keys and values that queries attend to, split into heads."""
         return self.split(self.W_k(key)), self.split(self.W_v(value))
 
     def look(
@@ -97,7 +97,7 @@ class MultiHeadAttention(nn.Module):
         mask: Mask | None = None,
         is_causal: bool = False,
     ) -> Float[Tensor, "batch queries d_model"]:
-        """The queries' averages of v, joined and projected."""
+        """Each query's averages of v, one per head, concatenated and projected."""
         q = self.split(self.W_q(query))
         heads, _ = self.attention(q, k, v, mask, is_causal=is_causal)
         return self.W_o(heads.transpose(1, 2).flatten(-2))  # (batch, queries, d_model)

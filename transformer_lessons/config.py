@@ -7,7 +7,7 @@ CHOICES = {"activation": ("relu", "gelu"), "position": ("sinusoidal", "learned")
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """What `model.Transformer` is built from; defaults are the paper's base model (Table 3).
+    """What a `model.Transformer` is built from; the defaults are the paper's base model (Table 3).
 
     Attributes:
         source_vocab_size, target_vocab_size: number of tokens on either side.
@@ -24,13 +24,13 @@ class TransformerConfig:
         max_length: longest sequence, in tokens.
         pad_id, bos_id, eos_id: ids of padding, of the decoder's first input, and of the last output.
 
-    A pitfall: two configs of equal weights' shapes can be two models (pre- and post-norm, for one), so weights
-    are saved together with theirs.
+    A pitfall: weights of the same shapes can belong to different models (pre-norm and post-norm, say), so
+    weights are saved together with their config.
 
     Raises:
-        ValueError: for values of another type, sizes below 1, heads that do not divide d_model, a dropout outside
-            [0, 1), an unknown choice, special ids that collide or lie outside a vocabulary, or a shared
-            vocabulary of two sizes.
+        ValueError: for values of the wrong type, sizes below 1, heads that do not divide d_model, a dropout
+            outside [0, 1), an unknown choice, special ids that coincide or are outside a vocabulary, or a
+            shared vocabulary with two different sizes.
     """
 
     source_vocab_size: int
@@ -86,6 +86,6 @@ class TransformerConfig:
 
 
 def expect(is_so: bool, name: str, expected: str, got: object) -> None:
-    """ValueError, in one line, if it is not so."""
+    """Raise a ValueError of one line unless `is_so`."""
     if not is_so:
         raise ValueError(f"{name}: expected {expected}, got {got!r}")

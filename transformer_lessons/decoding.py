@@ -20,7 +20,7 @@ Kept, New = Float[Tensor, "batch heads keys d_k"], Float[Tensor, "batch heads ne
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """The model in evaluation mode, without dropout; afterwards whole in the mode that it was in."""
+    """Put the model into evaluation mode, without dropout; afterwards, all of it into the mode it was in."""
     was_training = model.training
     model.eval()
     try:
@@ -30,16 +30,16 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 class KeyValueCache:
-    """The keys and values of one attention, of all positions so far.
+    """The keys and values that one attention module has computed for all positions so far.
 
-    Without it, step t computes the keys and values of all t positions; with it, of one.
+    Without a cache, step t computes the keys and values of all t positions; with it, of one position only.
     """
 
     def __init__(self, k: Kept | None = None, v: Kept | None = None):
         self.k, self.v = k, v
 
     def append(self, k: New, v: New) -> tuple[Kept, Kept]:
-        """Keep those of new positions too; all of them come back."""
+        """Append the keys and values of new positions; return those of all positions."""
         if self.k is not None:
             k = torch.cat([self.k, k], dim=2)
             v = torch.cat([self.v, v], dim=2)
@@ -47,15 +47,15 @@ class KeyValueCache:
         return k, v
 
     def keep(self, rows: Int[Tensor, " kept"]) -> None:
-        """Go on with these rows: in beam search, row b with what the beginning that it continues has kept."""
+        """Keep these rows, in this order; in beam search, row b is that of the hypothesis it continues."""
         self.k, self.v = self.k[rows], self.v[rows]
 
 
 class Steps:
-    """The source, read once; then the logits of one next token after another.
+    """Decoding with a cache: the source is encoded once, then each step gives the logits of one next token.
 
-    A step computes the newest token only. A pitfall: the cache knows what it was given, so after `keep` the next
-    tokens must be those of the rows that were kept.
+    A step computes the newest token only. A pitfall: the cache holds the tokens it was given, so after `keep`
+    the next tokens must belong to the rows that were kept.
     """
 
     def __init__(self, model: Transformer, src: Int[Tensor, "batch source"]):
@@ -67,7 +67,7 @@ class Steps:
         self.source = [KeyValueCache(*attention.keys_and_values(memory, memory)) for attention in cross]
 
     def next_logits(self, token: Int[Tensor, "batch 1"]) -> Float[Tensor, "batch vocab"]:
-        """Scores of what follows this token, which stands after all tokens before."""
+        """Logits of the token that follows this one, which itself follows all tokens given before."""
         model = self.model
         x = model.target_embedding(token, self.length)
         self.length += 1
@@ -76,23 +76,23 @@ class Steps:
         return model.output(model.decoder_norm(x))[:, -1]
 
     def through(self, x: Newest, layer: DecoderLayer, past: KeyValueCache, source: KeyValueCache) -> Newest:
-        """One layer, of the newest position alone."""
+        """The output of one layer, at the newest position only."""
         own, cross = layer.self_attention, layer.cross_attention
         x = layer.add_norm_self(x, lambda y: own.look(y, *past.append(*own.keys_and_values(y, y))))
         x = layer.add_norm_cross(x, lambda y: cross.look(y, source.k, source.v, self.src_mask))
         return layer.add_norm_feed_forward(x, layer.feed_forward)
 
     def keep(self, rows: Int[Tensor, " kept"]) -> None:
-        """Go on with these rows of what was said so far."""
+        """Keep these rows of the tokens so far, in this order."""
         for past in self.past:
             past.keep(rows)
 
 
 @torch.no_grad()
 def generate(model: Transformer, src: Source, choose: Callable[[Tensor], Tensor], max_length: int) -> Written:
-    """One token after the other, chosen by its logits, ``(batch, vocab)``, until each sentence has its `eos_id`.
+    """Choose token after token from the logits, ``(batch, vocab)``, until every sentence has its `eos_id`.
 
-    Returns ids without `bos_id`, with `eos_id`, then `pad_id`; at most `max_length` a sentence.
+    Returns ids without `bos_id`, with `eos_id`, then `pad_id`; at most `max_length` per sentence.
     """
     config = model.config
     with evaluating(model):
@@ -108,7 +108,7 @@ def generate(model: Transformer, src: Source, choose: Callable[[Tensor], Tensor]
 
 
 def greedy(model: Transformer, src: Source, *, max_length: int) -> Written:
-    """Always the likeliest next token: ``y_t = argmax_c p(c | y_1 … y_{t−1}, src)``, until `eos_id`.
+    """Always choose the likeliest next token: ``y_t = argmax_c p(c | y_1 … y_{t−1}, src)``, until `eos_id`.
 
     Returns ids like `generate`. A pitfall: what is likeliest step by step need not be the likeliest sentence
     (`beam` looks further).
@@ -117,14 +117,14 @@ def greedy(model: Transformer, src: Source, *, max_length: int) -> Written:
 
 
 def likeliest(logits: Logits, top_k: int | None = None, top_p: float = 1.0) -> Logits:
-    """−∞ for all but the likeliest tokens: at most `top_k`, and as few as have `top_p` together.
+    """The logits, with −∞ for all but the likeliest tokens: at most `top_k`, and as few as add up to `top_p`.
 
     Cutting by probability is nucleus sampling (Holtzman et al. 2020). A pitfall: the token that crosses `top_p`
-    stays, or a very likely one would leave nothing.
+    stays; otherwise one very likely token would leave no token at all.
     """
     falling, places = logits.sort(dim=-1, descending=True)
     p = falling.softmax(dim=-1)
-    before = p.cumsum(dim=-1) - p  # of all tokens that are likelier
+    before = p.cumsum(dim=-1) - p  # the sum over all likelier tokens
     is_out = before >= top_p
     if top_k is not None:
         is_out[..., top_k:] = True
@@ -133,12 +133,12 @@ def likeliest(logits: Logits, top_k: int | None = None, top_p: float = 1.0) -> L
 
 
 def sample(model: Transformer, src: Source, *, max_length: int, temperature: float = 1.0, **cut) -> Written:
-    """Each next token is drawn: ``p(c) ∝ exp(logit_c / temperature)``, among the `likeliest` of these.
+    """Draw each next token: ``p(c) ∝ exp(logit_c / temperature)``, among the `likeliest` tokens only.
 
-    cut: `top_k` and `top_p`, as `likeliest` takes them
+    cut: `top_k` and `top_p`, passed on to `likeliest`
 
     Returns ids like `generate`; `torch.manual_seed` makes them repeatable. A pitfall: with temperature 1 and
-    nothing cut off, the many unlikely tokens have a good deal of probability together.
+    nothing cut off, the many unlikely tokens together have a good deal of probability.
     """
 
     def draw(logits):
@@ -157,7 +157,7 @@ def lp(n: int, alpha: float) -> float:
 def beam(
     model: Transformer, src: Source, *, beam_size: int = 4, length_penalty: float = 0.6, max_length: int
 ) -> Written:
-    """Keep the `beam_size` likeliest beginnings of a sentence, not just one (§6.1; Wu et al. 2016).
+    """Keep the `beam_size` likeliest hypotheses (partial sentences), not just one (§6.1; Wu et al. 2016).
 
     ``score(y) = log p(y | src) / lp(|y|)`` with α = `length_penalty`
 
@@ -171,7 +171,7 @@ def beam(
 
 
 def is_decided(finished: list, alive: list, alpha: float, max_length: int) -> bool:
-    """Nothing alive can beat the best finished sentence, even if all that is to come cost nothing."""
+    """Whether no live hypothesis can beat the best finished one, even if its further tokens cost nothing."""
     attainable = alive[0][0] / lp(max_length, alpha)
     return bool(finished) and attainable <= max(finished)[0]
 
@@ -179,9 +179,9 @@ def is_decided(finished: list, alive: list, alpha: float, max_length: int) -> bo
 def search(
     model: Transformer, src: Source, k: int, alpha: float, max_length: int, is_over=is_decided
 ) -> list[int]:
-    """Beam search for one sentence; what `max_length` cuts off competes like a finished one."""
+    """Beam search for one sentence; a hypothesis cut off at `max_length` competes like a finished one."""
     config, steps = model.config, Steps(model, src.expand(k, -1))
-    # At first all beginnings are the same: but for one, they must not go on.
+    # At first all hypotheses are the same, so only one of them may be continued.
     alive = [(0.0, [config.bos_id])] + [(-math.inf, [config.bos_id])] * (k - 1)
     finished = []
     for n in range(1, max_length + 1):

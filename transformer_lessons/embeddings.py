@@ -11,9 +11,9 @@ from torch import Tensor, nn
 class TokenEmbedding(nn.Module):
     """A learned vector for each token, scaled: ``E[id] · √d_model`` (§3.4).
 
-    Entries start from N(0, 1/d_model). Scaled, the vectors then have unit variance, of the size of the positional
+    Entries start from N(0, 1/d_model). Scaled, the vectors have unit variance, about the size of the positional
     encoding; unscaled, as the output projection when weights are tied, they give logits of unit variance. A
-    pitfall: `torch.nn.Embedding` starts from N(0, 1), and scaled by √d_model such vectors drown the positions.
+    pitfall: `torch.nn.Embedding` starts from N(0, 1); scaled by √d_model, such vectors drown the positions.
     """
 
     def __init__(self, vocab_size: int, d_model: int):
@@ -30,7 +30,7 @@ class TokenEmbedding(nn.Module):
 class TransformerEmbedding(nn.Module):
     """Token plus position, then dropout (§3.4, §3.5, §5.4): ``x = dropout(position(E[ids] · √d_model))``.
 
-    A pitfall: in decoding with a cache every new token comes alone, and without its `offset` it is at position 0.
+    A pitfall: in decoding with a cache every new token comes alone; without its `offset` it is at position 0.
 
     Args:
         position: a module called with ``(x, offset)`` that adds the positions, or None for none.

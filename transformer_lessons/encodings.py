@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 def frequencies(d_model: int, base: float = 10_000.0) -> Float[Tensor, " pairs"]:
-    """``ω_k = base^(−2k / d_model)``, in radians a position, one for each pair of dimensions (§3.5).
+    """``ω_k = base^(−2k / d_model)``, in radians per position, one for each pair of dimensions (§3.5).
 
     A pitfall: 2k already steps by two, so the exponent is not 2·(2k).
     """
@@ -33,7 +33,7 @@ def sinusoidal(
     angle = torch.outer(t, frequencies(d_model, base))  # (length, pairs)
     table = torch.empty(length, d_model, dtype=torch.float64)
     table[:, 0::2] = angle.sin()
-    table[:, 1::2] = angle.cos()[:, : d_model // 2]  # odd: one sine more
+    table[:, 1::2] = angle.cos()[:, : d_model // 2]  # an odd d_model has one more sine
     dtype = dtype or torch.get_default_dtype()
     return table.to(dtype=dtype, device=device)
 
@@ -75,9 +75,9 @@ def add_rows(
 class SinusoidalEncoding(nn.Module):
     """`sinusoidal` as a module, ``y_t = x_t + PE(offset + t)``: fixed, and known before training (§3.5).
 
-    The table is a buffer, so ``.to(device)`` takes it along, and not persistent: nothing in it is learned. In
-    another dtype it is computed anew, to all the digits there are. A pitfall: with a cache only the newest token
-    comes in, and without its `offset` it would be at position 0.
+    The table is a buffer, so ``.to(device)`` moves it, but not a persistent one, as nothing in it is learned.
+    For another dtype it is recomputed, to full precision. A pitfall: with a cache only the newest token comes
+    in; without its `offset` it would be at position 0.
 
     Shapes: ``(batch, length, d_model)`` in and out.
     """
@@ -91,7 +91,7 @@ class SinusoidalEncoding(nn.Module):
         """Encode; `offset` is the position of the first vector."""
         return add_rows(x, self.table, offset)
 
-    def _apply(self, fn, recurse=True):  # where .to() and .double() end
+    def _apply(self, fn, recurse=True):  # called by .to() and .double()
         super()._apply(fn, recurse)
         like = self.table
         self.table = sinusoidal(*like.shape, dtype=like.dtype, device=like.device)
@@ -101,8 +101,8 @@ class SinusoidalEncoding(nn.Module):
 class LearnedEncoding(nn.Module):
     """One learned vector for each position, ``y_t = x_t + P[offset + t]`` (§3.5, Table 3 row E).
 
-    Starts from N(0, 0.02²), small beside the unit variance of the scaled token embeddings. A pitfall: positions
-    that no training sentence reached keep their random start, and beyond `max_length` there are none.
+    Initialised from N(0, 0.02²), small beside the unit variance of the scaled token embeddings. A pitfall:
+    positions that no training sentence reached keep their random values; beyond `max_length` there are none.
 
     Shapes: ``(batch, length, d_model)`` in and out.
     """

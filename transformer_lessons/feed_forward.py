@@ -13,12 +13,12 @@ class FeedForward(nn.Module):
 
     ``FFN(x) = act(x W_1 + b_1) W_2 + b_2``, with act = max(0, ·) in the paper
 
-    Positions do not meet here. A pitfall: without the activation the two maps collapse into one linear map.
+    Positions do not interact. A pitfall: without the activation the two maps collapse into one linear map.
 
     Args:
-        d_model, d_ff: width in and out, and between (4 · d_model in the paper).
+        d_model, d_ff: width of the input and output, and in between (4 · d_model in the paper).
         activation: "relu" or "gelu".
-        dropout: of the hidden activations while training; the paper drops only the output, which `layers` does.
+        dropout: on the hidden activations while training; the paper has it only on the output, see `layers`.
     """
 
     def __init__(self, d_model: int, d_ff: int, *, activation: str = "relu", dropout: float = 0.0):
@@ -34,7 +34,7 @@ class FeedForward(nn.Module):
 
 
 def linear(width_in: int, width_out: int, bias: bool = True) -> nn.Linear:
-    """A linear map that starts as the layers' do: Xavier-uniform weights, biases of 0."""
+    """A linear map initialised like those of the layers: Xavier-uniform weights, biases of 0."""
     layer = nn.Linear(width_in, width_out, bias)
     nn.init.xavier_uniform_(layer.weight)
     if bias:

@@ -32,7 +32,7 @@ class AddAndNorm(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch length d_model"], sublayer: Callable[[Tensor], Tensor]
     ) -> Float[Tensor, "batch length d_model"]:
-        """Apply `sublayer` to x, with everything around it."""
+        """Apply `sublayer` to x, with dropout, residual connection and normalisation."""
         if self.norm_first:
             return x + self.dropout(sublayer(self.norm(x)))
         return self.norm(x + self.dropout(sublayer(x)))
@@ -43,7 +43,7 @@ class EncoderLayer(nn.Module):
 
     ``y = AddNorm(x, SelfAttention),  output = AddNorm(y, FFN)``
 
-    A pitfall: without `mask`, real tokens average in padding.
+    A pitfall: without `mask`, real tokens attend to padding too.
     """
 
     def __init__(self, config: TransformerConfig):
@@ -67,7 +67,7 @@ class DecoderLayer(nn.Module):
 
     ``y = AddNorm(x, SelfAttention),  z = AddNorm(y, CrossAttention to memory),  output = AddNorm(z, FFN)``
 
-    A pitfall: in cross-attention the queries are the decoder's, keys and values both the encoder's.
+    A pitfall: in cross-attention the queries come from the decoder, keys and values both from the encoder.
     """
 
     def __init__(self, config: TransformerConfig):
@@ -87,9 +87,9 @@ class DecoderLayer(nn.Module):
         src_mask: Mask | None = None,
         tgt_mask: Mask | None = None,
     ) -> Float[Tensor, "batch target d_model"]:
-        """Look back, look at the source, transform. Causality is always on; `tgt_mask` comes on top of it.
+        """Look back, look at the source, transform. Causality is always on; `tgt_mask` is combined with it.
 
-        With padding on the right no `tgt_mask` is needed: a real token only looks left, where there is none.
+        With padding on the right, no `tgt_mask` is needed: a real token looks only left, where there is none.
         """
         x = self.add_norm_self(x, lambda y: self.self_attention(y, mask=tgt_mask, is_causal=True))
         x = self.add_norm_cross(x, lambda y: self.cross_attention(y, memory, mask=src_mask))

@@ -50,8 +50,8 @@ def segment_mask(
 ) -> Bool[Tensor, "batch 1 queries keys"]:
     """Attention stays within a segment, so that several sentences can share one row (Krell et al. 2021, packing).
 
-    ``mask[b, 0, i, j] = query_segments[b, i] == key_segments[b, j]``. A pitfall: positions must start anew with
-    every sentence too, unless they are rotary, which only know distances.
+    ``mask[b, 0, i, j] = query_segments[b, i] == key_segments[b, j]``. A pitfall: positions must also restart
+    with every sentence, unless they are rotary, which only encode distances.
     """
     same = query_segments[:, :, None] == key_segments[:, None, :]  # (batch, queries, keys)
     return same[:, None]
@@ -75,9 +75,9 @@ def boolean(mask: Mask | Float[Tensor, "..."]) -> Bool[Tensor, "..."]:
 
 
 def additive(mask: Bool[Tensor, "..."], dtype: torch.dtype = torch.float32) -> Float[Tensor, "..."]:
-    """The mask as numbers to add to the scores, for libraries that want it so: 0 where True, −∞ where False.
+    """The mask as numbers to add to the scores, for libraries that expect them: 0 where True, −∞ where False.
 
-    A pitfall: a row of nothing but −∞ makes the softmax NaN.
+    A pitfall: the softmax of a row of nothing but −∞ is NaN.
 
     Raises:
         ValueError: if the mask is not boolean.
@@ -91,7 +91,7 @@ def combine(*masks: Mask | Float[Tensor, "..."] | None) -> Bool[Tensor, "..."] |
     """A key may be attended to only if every mask allows it; None allows everything.
 
     ``combined = mask_1 ∧ mask_2 ∧ …``: the decoder needs padding *and* the future hidden (§3.2.3). A pitfall:
-    "and" is right for True = may attend; masks of the other polarity want "or".
+    "and" is right for True = may attend; masks of the other polarity need "or".
 
     Raises:
         ValueError: for a mask that `boolean` refuses.

@@ -14,7 +14,7 @@ POSITIONS = {"sinusoidal": SinusoidalEncoding, "learned": LearnedEncoding}
 
 
 class Transformer(nn.Module):
-    """From source tokens and the target so far to a score for each possible next token (§3.1).
+    """A model that maps source tokens and the target so far to a score for each possible next token (§3.1).
 
     ``memory = encoder(src)``, ``logits = decoder(tgt_in, memory) Eᵀ``
 
@@ -40,7 +40,7 @@ class Transformer(nn.Module):
             self.output.weight = self.target_embedding.token.weight
 
     def embedding(self, vocab_size: int) -> TransformerEmbedding:
-        """Of one side: tokens, positions, dropout."""
+        """The embedding of one side: tokens, positions, dropout."""
         c = self.config
         position = POSITIONS[c.position](c.d_model, c.max_length)
         return TransformerEmbedding(vocab_size, c.d_model, position=position, dropout=c.dropout)

@@ -11,7 +11,7 @@ class LayerNorm(nn.Module):
     ``y = γ · (x − μ) / √(σ² + ε) + β``, μ and σ² over the last axis (Ba et al. 2016, used in §3.1)
 
     Nothing depends on the batch, so training and evaluation do the same. Two pitfalls: σ² is the *biased*
-    variance (divide by d_model, not d_model − 1), and ε stands *inside* the root.
+    variance (divide by d_model, not d_model − 1), and ε is *inside* the root.
     """
 
     def __init__(self, d_model: int, eps: float = 1e-5):
@@ -21,7 +21,7 @@ class LayerNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        """Normalise the last axis, in float32 at least: squares of float16 overflow from 256 on."""
+        """Normalise the last axis, in at least float32: in float16, squares overflow from 256 on."""
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         centred = wide - wide.mean(dim=-1, keepdim=True)
         variance = centred.square().mean(dim=-1, keepdim=True)
@@ -34,9 +34,9 @@ class BatchNorm(nn.Module):
 
     ``y = γ · (x − μ) / √(σ² + ε) + β``, μ and σ² of each feature over all other axes
 
-    In evaluation μ and σ² are running averages, ``r ← (1 − momentum) r + momentum · new``, in which the variance
-    is the unbiased one, as in `torch.nn.BatchNorm1d`. The Transformer does not use it. A pitfall: in training a
-    sentence's output depends on its batch-mates, on padding and, in a decoder, on tokens that come later.
+    In evaluation μ and σ² are running averages, ``r ← (1 − momentum) r + momentum · new``, with the unbiased
+    variance, as in `torch.nn.BatchNorm1d`. The Transformer does not use batch norm. A pitfall: in training a
+    sentence's output depends on the rest of the batch, on padding and, in a decoder, on later tokens.
     """
 
     def __init__(self, d_model: int, eps: float = 1e-5, momentum: float = 0.1):
@@ -60,7 +60,7 @@ class BatchNorm(nn.Module):
     def statistics(
         self, x: Float[Tensor, "*batch d_model"]
     ) -> tuple[Float[Tensor, " d_model"], Float[Tensor, " d_model"]]:
-        """The batch's mean and variance; the running ones move on."""
+        """The batch's mean and variance; the running averages are updated."""
         vectors = x.flatten(0, -2)  # (vectors, d_model)
         mean = vectors.mean(dim=0)
         variance = (vectors - mean).square().mean(dim=0)

@@ -22,7 +22,7 @@ def train(
     precision: torch.dtype = torch.float32,
     progress: Callable[[Iterable[int]], Iterable[int]] = iter,
 ) -> list[float]:
-    """One batch, one step, `steps` times, where the model is; returns each step's loss per token, in nats.
+    """Train for `steps` steps, a batch each, on the model's device; return their losses per token, in nats.
 
     Adam with the paper's β₁, β₂ and ε (§5.3); decoupled weight decay and clipped gradients are additions.
 
@@ -31,9 +31,9 @@ def train(
 
     Args:
         batches: ``batches[i]`` is ``(src, tgt_in, tgt_out)``.
-        learning_rate: of a step, counted from 1.
-        precision: of matrix products; torch.bfloat16 on recent GPUs.
-        progress: what to wrap the steps in, such as tqdm.
+        learning_rate: the rate of a step, counted from 1.
+        precision: dtype of matrix products; torch.bfloat16 on recent GPUs.
+        progress: a wrapper around the steps, such as tqdm.
     """
     device = next(model.parameters()).device
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), eps=1e-9, weight_decay=weight_decay)

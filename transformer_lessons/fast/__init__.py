@@ -1,8 +1,8 @@
-"""The same numbers sooner: other parts in the canon's places, with the same weights under the same names.
+"""Faster modules in place of the canon's: the same numbers, with the same weights under the same names.
 
-`accelerate` puts PyTorch's kernels into a model, `plain` takes them out again. `products` are oneDNN's where it
-is faster, `losses` are computed in parts, `recompute` trades time for memory, `decoding` drops what is done,
-`graphs` gives a GPU its orders once.
+`accelerate` puts PyTorch's kernels into a model, `plain` takes them out again. `products` uses oneDNN where
+it is faster, `losses` computes the loss in parts, `recompute` trades time for memory, `decoding` drops
+finished sentences, `graphs` captures CUDA graphs and replays them.
 """
 
 import torch
@@ -21,23 +21,23 @@ OF_TORCH = nn.Linear, nn.Dropout, nn.Identity, nn.ModuleList
 
 
 def accelerate(model: nn.Module) -> nn.Module:
-    """The model itself, now computing by kernels: the same numbers up to rounding, the same state dict.
+    """Return the model itself, now with faster modules: same numbers up to rounding, same state dict.
 
-    A pitfall: parts of other classes, such as a learner's own, stay as they are.
+    A pitfall: modules of other classes, such as a learner's own, stay as they are.
     """
-    # From Hopper GPUs on PyTorch prefers cuDNN's attention, which is planned anew for every shape. Batches of
-    # sentences have hundreds: with torch 2.11 on an H200 most steps took 300 ms, and those of known shapes 25.
+    # From Hopper GPUs on, PyTorch prefers cuDNN's attention, which is planned for each new shape. Batches of
+    # sentences have hundreds: with torch 2.11 on an H200 most steps took 300 ms, those with known shapes 25.
     torch.backends.cuda.enable_cudnn_sdp(False)
     return _exchange(model, FASTER)
 
 
 def plain(model: nn.Module) -> nn.Module:
-    """The model itself, as the chapters build it; cuDNN's attention, which `accelerate` turned off, stays off."""
+    """Return the model itself, again as the chapters build it; cuDNN's attention stays off."""
     return _exchange(model, PLAIN)
 
 
 def is_known(*modules: nn.Module) -> bool:
-    """Whether all are the canon's parts, torch's or these faster ones, with nothing to be called in between."""
+    """Whether all modules are the canon's, torch's or these, with their own attention and without hooks."""
     for module in modules:
         home, _, name = type(module).__module__.partition(".")
         is_ours = home == __package__.partition(".")[0] and not name.startswith(("variants", "checks"))

@@ -1,4 +1,4 @@
-"""A step of decoding on a CPU: matrices laid out once for few vectors, few operations, nothing kept is moved."""
+"""Decoding steps on a CPU: matrices packed once for few vectors, few operations, caches written in place."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,24 +14,24 @@ from transformer_lessons.layers import DecoderLayer
 from transformer_lessons.masks import additive
 from transformer_lessons.model import Transformer
 
-MANY_KEYS = 16  # from which plain products are sooner than the fused kernel
+MANY_KEYS = 16  # from this number on, plain products are faster than the fused kernel
 
 
 def is_packable(weight: Tensor) -> bool:
-    """Whether oneDNN multiplies by it."""
+    """Whether oneDNN can pack this weight and multiply by it."""
     return weight.is_cpu and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available()
 
 
 def product(
     *linears: nn.Linear, rows: int, activation: Callable[[Tensor], Tensor] | None = None
 ) -> Callable[..., Tensor]:
-    """``act(x Wᵀ + b + plus)`` of a linear map, or of several of the same input side by side: (x, plus) ↦ y."""
+    """A function (x, plus) ↦ ``act(x Wᵀ + b + plus)``, for one linear map or several maps of one x."""
 
     def beside(name: str) -> Tensor | None:
         parts = [getattr(linear, name, None) for linear in linears]
         return torch.cat(parts) if len(parts) > 1 and parts[0] is not None else parts[0]
 
-    weight, bias, scale = map(beside, ("weight", "bias", "scale"))  # `scale` is int8's
+    weight, bias, scale = map(beside, ("weight", "bias", "scale"))  # only int8 weights have a `scale`
     if scale is not None:
         multiply = partial(int8_product, weight=weight, bias=bias, scale=scale)
     else:
@@ -45,13 +45,13 @@ def product(
 
 
 def packed(weight: Tensor, bias: Tensor | None, rows: int) -> Callable[[Tensor], Tensor]:
-    """By oneDNN, which lays the matrix out once, for its number of rows."""
+    """A product by oneDNN, with the matrix packed once for this number of rows."""
     weight, linear = torch.ops.mkldnn._reorder_linear_weight(weight, rows), torch.ops.mkldnn._linear_pointwise
     return lambda x: linear.default(x, weight, bias, "none", [], "none")
 
 
 def in_parts(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
-    """Of a single row, which one thread alone would do: a batch of parts of the matrix, one for each thread."""
+    """A product of one row with slices of the matrix, one per thread; otherwise one thread would do all."""
     parts = max(n for n in range(1, torch.get_num_threads() + 1) if len(weight) % n == 0)
     weight = weight.view(parts, -1, weight.size(1)).mT
     bias = weight.new_zeros(1) if bias is None else bias.view(parts, 1, -1)
@@ -59,12 +59,12 @@ def in_parts(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
 
 
 class Layer:
-    """The products of a decoder layer, each with its number of rows in mind."""
+    """The matrix products of a decoder layer, each prepared for a fixed number of rows."""
 
     def __init__(self, layer: DecoderLayer, rows: int):
         own, cross, ffn = layer.self_attention, layer.cross_attention, layer.feed_forward
         around = layer.add_norm_self, layer.add_norm_cross, layer.add_norm_feed_forward
-        self.norms = [one.norm.forward for one in around]  # calling a module takes as long as one row's norm
+        self.norms = [one.norm.forward for one in around]  # calling a module takes as long as one norm
         self.norm_first = around[0].norm_first
         self.qkv, self.W_o = product(own.W_q, own.W_k, own.W_v, rows=rows), product(own.W_o, rows=rows)
         self.W_q, self.W_o_cross = product(cross.W_q, rows=rows), product(cross.W_o, rows=rows)
@@ -73,28 +73,28 @@ class Layer:
         self.d_k = own.d_k
 
     def add_norm(self, which: int, x: Tensor, inside: Callable[[Tensor], Tensor], last: Callable) -> Tensor:
-        """`layers.AddAndNorm` around ``last ∘ inside``, without dropout, with the sum in the last product."""
+        """`layers.AddAndNorm` around ``last ∘ inside``, without dropout; `last` also adds the residual."""
         if self.norm_first:
             return last(inside(self.norms[which](x)), x)
         return self.norms[which](last(inside(x), x))
 
 
 class CPUSteps(Steps):
-    """`Steps` of a model that `is_known`, with weights that are `is_packable`."""
+    """`Steps` for a model that passes `is_known` and whose weights pass `is_packable`."""
 
     def __init__(self, model: Transformer, src: Int[Tensor, "batch source"], copies: int = 1):
         super().__init__(model, src, copies)
         rows = len(src) * copies
         self.hide()
         for source in self.source:
-            source.k, source.v = source.k.contiguous(), source.v.contiguous()  # as every step reads them
+            source.k, source.v = source.k.contiguous(), source.v.contiguous()  # every step reads them
         self.layers = [Layer(layer, rows) for layer in model.decoder_layers]
         self.output = product(model.output, rows=rows)
         self.past = [Past() for _ in self.layers]
 
-    @torch.inference_mode()  # a tenth less to do for one row than without gradients alone
+    @torch.inference_mode()  # for one row, a tenth less work than with `no_grad`
     def next_logits(self, token: Int[Tensor, "rows 1"]) -> Float[Tensor, "rows vocab"]:
-        """As `decoding.Steps.next_logits`."""
+        """Same as `decoding.Steps.next_logits`."""
         embedding = self.model.target_embedding
         x = embedding.token.forward(token)
         if embedding.position is not None:
@@ -106,7 +106,7 @@ class CPUSteps(Steps):
         return self.output(self.model.decoder_norm.forward(x))
 
     def through(self, x: Float[Tensor, "rows d_model"], layer: Layer, past, source) -> Tensor:
-        """As `decoding.Steps.through`."""
+        """Same as `decoding.Steps.through`."""
 
         def look_back(y: Tensor) -> Tensor:
             qkv = layer.qkv(y).view(len(x), 3, -1, 1, layer.d_k).transpose(0, 1)  # (3, rows, heads, 1, d_k)
@@ -121,12 +121,12 @@ class CPUSteps(Steps):
         return layer.add_norm(2, x, layer.W_1, layer.W_2)
 
     def keep_sentences(self, sentences: Int[Tensor, " kept"]) -> None:
-        """As `Steps.keep_sentences`."""
+        """Same as `Steps.keep_sentences`."""
         super().keep_sentences(sentences)
         self.hide()
 
     def hide(self) -> None:
-        """What `attention` adds to the scores of each matrix."""
+        """Set `hidden`, which `attention` adds to the scores of every sentence and head, if any is padded."""
         mask, heads = self.src_mask[:, 0], self.source[0].k.size(1)
         self.hidden = None if mask.all() else additive(mask).repeat_interleave(heads, dim=0)
 
@@ -137,7 +137,7 @@ def attention(
     v: Float[Tensor, "rows heads keys d_k"],
     hidden: Float[Tensor, "#matrices 1 #keys"] | None = None,
 ) -> Float[Tensor, "rows*queries d_model"]:
-    """Of a few queries a row, heads joined."""
+    """Attention of a few queries per row, with the heads concatenated."""
     rows, heads, queries, d_k = q.shape
     if rows == 1 or k.size(2) < MANY_KEYS:
         mask = None if hidden is None else hidden.view(rows, heads, 1, -1)
@@ -150,13 +150,13 @@ def attention(
 
 
 class Past:
-    """The keys and values of all positions so far, written in place, into room that doubles."""
+    """The keys and values of all positions so far, written in place into a buffer that doubles when full."""
 
     def __init__(self):
         self.kv, self.spare, self.length = None, None, 0
 
     def append(self, kv: Float[Tensor, "2 rows heads 1 d_k"]) -> tuple[Tensor, Tensor]:
-        """Keep those of a new position too; the keys and the values of all come back."""
+        """Append the keys and values of a new position; return those of all positions."""
         if self.kv is None:
             self.kv = kv[..., :0, :]
         if self.length == self.kv.size(3):
@@ -167,7 +167,7 @@ class Past:
 
     @torch.inference_mode()
     def keep(self, rows: Int[Tensor, " kept"]) -> None:
-        """As `KeyValueCache.keep`, from one piece of memory to the other: new ones cost a third of a search."""
+        """Same as `KeyValueCache.keep`, between two buffers: new allocations take a third of a search."""
         shape = 2, len(rows), *self.kv.shape[2:]
         if self.spare is None or self.spare.shape != shape:
             self.spare = self.kv.new_empty(shape)

@@ -1,4 +1,4 @@
-"""`decoding.greedy` and `decoding.beam` sooner: all sentences at once, without those that are done."""
+"""Faster `decoding.greedy` and `decoding.beam`: all sentences at once, without those that are done."""
 
 import torch
 from jaxtyping import Float, Int
@@ -15,13 +15,13 @@ from transformer_lessons.model import Transformer
 def greedy(
     model: Transformer, src: Int[Tensor, "batch source"], *, max_length: int
 ) -> Int[Tensor, "batch length"]:
-    """The tokens of `decoding.greedy`."""
+    """Same tokens as `decoding.greedy`."""
     config = model.config
     with evaluating(model):
         steps = steps_of(model, src)
         tokens = src.new_full((len(src), 1 + max_length), config.pad_id, dtype=torch.long)
         tokens[:, 0], length, said = config.bos_id, 1, tokens.clone()
-        rows = torch.arange(len(src), device=src.device)  # those not done yet, and some that are
+        rows = torch.arange(len(src), device=src.device)  # the sentences not done yet, and some that are
         is_done = torch.zeros_like(rows, dtype=torch.bool)
         while length <= max_length and len(rows):
             token = steps.next_logits(tokens[:, length - 1 : length]).argmax(-1)
@@ -44,7 +44,7 @@ def beam(
     length_penalty: float = 0.6,
     max_length: int,
 ) -> Int[Tensor, "batch length"]:
-    """The tokens of `decoding.beam`, but for ties."""
+    """Same tokens as `decoding.beam`, except for ties."""
     with evaluating(model):
         steps = steps_of(model, src, beam_size)
         search = BeamSearch(model, src, beam_size, length_penalty, max_length)
@@ -58,7 +58,7 @@ def beam(
 
 
 def steps_of(model: Transformer, src: Int[Tensor, "batch source"], copies: int = 1) -> Steps:
-    """The quickest; for `CPUSteps` every sentence must have a token to look at."""
+    """The fastest steps for this model; for `CPUSteps`, every source sentence must have a real token."""
     kind, decoder = Steps, (model.target_embedding, model.decoder_layers, model.decoder_norm, model.output)
     if is_known(*(part for one in decoder for part in one.modules())):
         if src.device.type == "cuda":
@@ -69,15 +69,15 @@ def steps_of(model: Transformer, src: Int[Tensor, "batch source"], copies: int =
 
 
 class BeamSearch:
-    """The beginnings of all sentences that are alive, and what has ended best; `advance` takes one step."""
+    """The live hypotheses of all sentences, and the best finished ones; `advance` takes one step."""
 
     def __init__(self, model: Transformer, src: Tensor, beam_size: int, alpha: float, max_length: int):
         self.config, self.alpha, self.max_length = model.config, alpha, max_length
-        self.length = self.longest = 0  # of what is alive, and of what is in `said`
-        self.rows = torch.arange(len(src), device=src.device)  # of those still searched for
+        self.length = self.longest = 0  # of the live hypotheses, and of the longest sentence in `said`
+        self.rows = torch.arange(len(src), device=src.device)  # of the sentences still searched for
         self.said = src.new_full((len(src), max_length), self.config.pad_id, dtype=torch.long)
         self.tokens = src.new_full((len(src), beam_size, 1), self.config.bos_id)
-        # log p of each beginning. At first all are the same: but for one, they must not go on.
+        # log p of each hypothesis. At first all are the same, so only one of them may be continued.
         wide = torch.promote_types(model.output.weight.dtype, torch.float32)
         self.scores = src.new_full((len(src), beam_size), -torch.inf, dtype=wide)
         self.scores[:, 0] = 0.0
@@ -85,10 +85,10 @@ class BeamSearch:
         self.is_done = torch.zeros_like(self.rows, dtype=torch.bool)
 
     def advance(self, logits: Float[Tensor, "batch beams vocab"]) -> Int[Tensor, " rows"]:
-        """Continue every beginning by every token; returns the rows that the new beginnings continue."""
+        """Extend every hypothesis by every token; return the rows that the new live hypotheses extend."""
         batch, beams, vocab = logits.shape
         log_p = self.scores[..., None] + logits.to(self.scores.dtype).log_softmax(-1)
-        # At most `beams` of these end, one of each beginning: enough are left to go on.
+        # At most `beams` of these end, one per hypothesis, so enough are left to continue.
         top, index = log_p.flatten(1).topk(2 * beams)  # (batch, 2 beams)
         parent, token = index // vocab, index % vocab
         number = torch.arange(batch, device=index.device)[:, None]
@@ -98,14 +98,14 @@ class BeamSearch:
         self._finish(longer[:, :beams], top[:, :beams].masked_fill(~is_end[:, :beams], -torch.inf))
         alive = is_end.to(torch.uint8).argsort(stable=True)[:, :beams]
         self.scores, self.tokens = top.gather(1, alive), longer[number, alive]
-        attainable = self.scores[:, 0] / lp(self.max_length, self.alpha)  # if all to come cost nothing
+        attainable = self.scores[:, 0] / lp(self.max_length, self.alpha)  # if further tokens cost nothing
         self.is_done = self.is_done | (attainable <= self.best)
         if self.length == self.max_length:
             self._finish(self.tokens, self.scores)
         return (beams * number + parent.gather(1, alive)).flatten()
 
     def _finish(self, sentences: Tensor, log_p: Tensor) -> None:
-        """Keep the best of what has ended; it is longer than any before."""
+        """Record finished sentences that beat the best so far; they are the longest yet."""
         score, which = (log_p / lp(self.length, self.alpha)).max(1)
         better = ((score > self.best) & ~self.is_done).nonzero().squeeze(1)
         if len(better):
@@ -113,6 +113,6 @@ class BeamSearch:
             self.said[self.rows[better], : self.length] = sentences[better, which[better], 1:]
 
     def keep(self, sentences: Int[Tensor, " kept"]) -> None:
-        """Go on with these; what was found for the others stays as it is."""
+        """Keep only these sentences; what was found for the others stays in `said`."""
         for name in ("rows", "tokens", "scores", "best", "is_done"):
             setattr(self, name, getattr(self, name)[sentences])

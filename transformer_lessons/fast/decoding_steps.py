@@ -1,4 +1,4 @@
-"""The model as decoding sees it: asked for one next token after another, of the sentences that are not done."""
+"""Decoding steps for several hypotheses per sentence; finished sentences are dropped, a GPU replays steps."""
 
 import weakref
 from functools import partial
@@ -14,13 +14,13 @@ from transformer_lessons.fast.graphs import Replayed
 from transformer_lessons.layers import DecoderLayer
 from transformer_lessons.model import Transformer
 
-ROOM = 64  # positions that a cache on a GPU begins with
+ROOM = 64  # positions that a cache on a GPU has room for at first
 
 
 class Steps(decoding.Steps):
-    """`decoding.Steps` of `copies` beginnings of each sentence, one below the other; sentences may leave.
+    """`decoding.Steps` with `copies` hypotheses per sentence, in consecutive rows; sentences can be dropped.
 
-    A sentence's beginnings look at its source as queries of one sentence: its keys are there, and read, once.
+    In cross-attention, a sentence's hypotheses are queries of one row: its keys are stored and read once.
     """
 
     def __init__(self, model: Transformer, src: Int[Tensor, "batch source"], copies: int = 1):
@@ -28,7 +28,7 @@ class Steps(decoding.Steps):
         self.copies = copies
 
     def through(self, x: Newest, layer: DecoderLayer, past: KeyValueCache, source: KeyValueCache) -> Newest:
-        """As `decoding.Steps.through`."""
+        """Same as `decoding.Steps.through`."""
         own, cross = layer.self_attention, layer.cross_attention
 
         def look_at_source(y: Newest) -> Newest:
@@ -40,7 +40,7 @@ class Steps(decoding.Steps):
         return layer.add_norm_feed_forward(x, layer.feed_forward)
 
     def keep_sentences(self, sentences: Int[Tensor, " kept"]) -> None:
-        """Go on with these, by their present numbers, each with all of its copies."""
+        """Keep only these sentences, by their current indices, each with all of its copies."""
         copies = torch.arange(self.copies, device=sentences.device)
         self.keep((self.copies * sentences[:, None] + copies).flatten())
         self.src_mask = self.src_mask[sentences]
@@ -49,24 +49,24 @@ class Steps(decoding.Steps):
 
 
 def going_on(is_done: Bool[Tensor, " sentences"]) -> Int[Tensor, " left"] | None:
-    """The numbers of the sentences that are not done, if they are half of all or fewer; else None.
+    """The indices of the sentences that are not done, if they are at most half of all; otherwise None.
 
-    Dropping rows copies what is kept, and a GPU records a step for each number of rows. Waiting for half of them,
-    a batch of b has at most log₂ b + 1 sizes, and less than twice the work is done that must be.
+    Dropping rows copies the caches, and a GPU captures a step for each number of rows. By waiting until half
+    are done, a batch of b has at most log₂ b + 1 sizes, and less than twice the necessary work is done.
     """
     left = (~is_done).nonzero().squeeze(1)
     return left if 2 * len(left) <= len(is_done) else None
 
 
 class Slots(KeyValueCache):
-    """Room for more positions than there are, written in place: few steps change a shape or move what is kept."""
+    """A cache with room for later positions, written in place: few steps change a shape or move the cache."""
 
     def __init__(self, position: Int[Tensor, "1"]):
         super().__init__()
         self.position = position
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Keep those of the position; all slots come back, and the mask that hides what is not filled yet."""
+        """Write the keys and values at `position`; return all slots, and a mask that hides the empty ones."""
         if self.k is None:
             self.k, self.v = (x.new_zeros(*x.shape[:2], ROOM, x.size(3)) for x in (k, v))
         self.k.index_copy_(2, self.position, k)
@@ -74,22 +74,22 @@ class Slots(KeyValueCache):
         return self.k, self.v, torch.arange(self.k.size(2), device=k.device) <= self.position
 
     def keep(self, rows: Int[Tensor, " kept"]) -> None:
-        """As `KeyValueCache.keep`, in place."""
+        """Same as `KeyValueCache.keep`, in place if the number of rows stays the same."""
         if len(rows) != len(self.k):
             return super().keep(rows)
         self.k.copy_(self.k[rows])
         self.v.copy_(self.v[rows])
 
     def double(self) -> None:
-        """Twice the room."""
+        """Double the room."""
         self.k, self.v = (F.pad(x, (0, 0, 0, x.size(2))) for x in (self.k, self.v))
 
 
 class ReplayedSteps(Steps):
-    """`Steps` for a GPU, which is told of a step's operations once and replays them (`graphs`).
+    """`Steps` for a GPU, which captures a step's operations once and replays them (`graphs`).
 
-    A step of few rows is small operations, some forty a layer, which a GPU is told of more slowly than it does
-    them. A pitfall: behind the newest key attention finds empty slots, hidden by a mask, so it must not count
+    A step with few rows consists of small operations, about forty per layer, which take longer to launch than
+    to run. A pitfall: after the newest key come empty slots, hidden by a mask, so attention must not count
     positions from the last key.
     """
 
@@ -100,7 +100,7 @@ class ReplayedSteps(Steps):
         self._record_anew()
 
     def next_logits(self, token: Int[Tensor, "rows 1"]) -> Tensor:
-        """As `decoding.Steps.next_logits`; the next call overwrites it."""
+        """Same as `decoding.Steps.next_logits`; the next call overwrites the result."""
         if self.length and self.length == self.past[0].k.size(2):
             for past in self.past:
                 past.double()
@@ -109,17 +109,17 @@ class ReplayedSteps(Steps):
         return self.step(token)
 
     def keep_sentences(self, sentences: Tensor) -> None:
-        """As `Steps.keep_sentences`."""
+        """Same as `Steps.keep_sentences`."""
         super().keep_sentences(sentences)
         self._record_anew()
 
     def _record_anew(self) -> None:
-        """What was recorded reads and writes tensors that are others now."""
-        # That knows these steps by a proxy: in a ring of references, their memory would wait for the collector.
+        """Discard the captured graphs, which read and write tensors that have since been replaced."""
+        # By a weak proxy: in a reference cycle, the memory would wait for the garbage collector.
         self.step = Replayed(partial(type(self)._step, weakref.proxy(self)), self.position.device)
 
     def _step(self, token: Int[Tensor, "rows 1"]) -> Tensor:
-        """`decoding.Steps.next_logits`, whose length is a number, and would be recorded as such."""
+        """`decoding.Steps.next_logits` with the position in a tensor: a number would be captured as it is."""
         model, embedding = self.model, self.model.target_embedding
         x = embedding.token(token)
         if embedding.position is not None:

@@ -1,6 +1,6 @@
-"""Orders given once: a GPU keeps a step's hundreds of small operations as one CUDA graph, and replays it.
+"""CUDA graphs: a step's hundreds of small operations are captured once, then replayed together.
 
-To launch an operation takes Python about 20 µs, and a small model's operations take a GPU less.
+Launching an operation takes Python about 20 µs; running it, in a small model, takes a GPU less.
 """
 
 import gc
@@ -19,17 +19,17 @@ Result = TypeVar("Result")
 def recorded(
     work: Callable[[], Result], device: torch.device, pool: tuple | None = None
 ) -> Callable[[], Result]:
-    """What does work() again, on the same tensors, and gives its results in the same tensors each time.
+    """A function that does work() again, on the same tensors, and returns its results in the same tensors.
 
-    Recording runs nothing; `pool` is memory shared with other graphs. On other devices than a GPU it is the work
-    itself. A pitfall: whatever work() compiles or looks up must have been done once before.
+    Capturing runs nothing; `pool` is memory shared with other graphs. Without a GPU, `work` itself is returned.
+    A pitfall: work() must have run before, so that everything it compiles or looks up is ready.
     """
     if device.type != "cuda":
         return work
     graph = torch.cuda.CUDAGraph()
-    gc.disable()  # a forgotten graph that is collected meanwhile would spoil the new one
+    gc.disable()  # collecting an unused graph during the capture would spoil the new one
     try:
-        with torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):  # others may prepare batches
+        with torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):  # threads prepare batches
             result = work()
     finally:
         gc.enable()
@@ -42,9 +42,9 @@ def recorded(
 
 
 class Replayed:
-    """A function of tensors that come in few shapes, recorded for each shape when it comes a second time.
+    """A function of tensors that come in few shapes, captured for each shape when it comes a second time.
 
-    Its results are overwritten by the next call with these shapes.
+    The next call with the same shapes overwrites the results.
     """
 
     def __init__(self, work: Callable[..., Result], device: torch.device):
@@ -53,7 +53,7 @@ class Replayed:
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
     def __call__(self, *inputs: Tensor) -> Result:
-        """work(*inputs)."""
+        """Return work(*inputs)."""
         shapes = tuple(x.shape for x in inputs)
         if shapes in self.seen and shapes not in self.recordings and self.has_room():
             own = [x.clone() for x in inputs]
@@ -67,7 +67,7 @@ class Replayed:
         return replay()
 
     def has_room(self) -> bool:
-        """Whether half of the memory is free, for steps that are not recorded; if not, nothing more will be."""
+        """Whether over half of the memory is free, for calls without a graph; if not, capturing stops."""
         if self.is_recording and self.device.type == "cuda":
             torch.cuda.empty_cache()
             free, total = torch.cuda.mem_get_info(self.device)
@@ -76,9 +76,9 @@ class Replayed:
 
 
 def rounded(batch: Batch, pad_id: int, multiple: int = 8) -> Batch:
-    """The batch with more rows, to a multiple, so that shapes are few: of Multi30k's 2,000 batches 138, not 444.
+    """The batch with more rows, up to a multiple, for fewer shapes: 138 in Multi30k's 2,000 batches, not 444.
 
-    These repeat the first source, as attention must have something to look at, and have no targets.
+    Added rows repeat the first source, as attention needs a key to attend to, and have no targets.
     """
     more = -len(batch.src) % multiple
     src, tgt_in, tgt_out = (torch.cat([ids, ids[:1].expand(more, -1)]) for ids in batch)

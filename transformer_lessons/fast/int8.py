@@ -1,4 +1,4 @@
-"""Weights of one byte each: a quarter of what a step of decoding reads, and products of whole numbers."""
+"""Weights of one byte each: a decoding step reads a quarter as much, and its products are of integers."""
 
 import torch
 from jaxtyping import Float
@@ -8,39 +8,39 @@ from transformer_lessons.fast.products import is_plain
 
 
 def rounded(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Whole numbers q and scales s with x ≈ q · s, each vector with its own largest entry at ±127."""
+    """Integers q and scales s with x ≈ q · s; the largest entry of each vector is at ±127."""
     scale = x.abs().amax(-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny) / 127
     return (x / scale).round_().to(torch.int8), scale
 
 
 def int8_product(x: Tensor, weight: Tensor, bias: Tensor | None, scale: Tensor) -> Tensor:
-    """``x (diag(scale) weight)ᵀ + bias``; the products of whole numbers and their sums are exact."""
+    """``x (diag(scale) weight)ᵀ + bias``, x rounded to int8; the integers' products and sums are exact."""
     whole, size = rounded(x.flatten(0, -2))
     y = torch._int_mm(whole, weight.T).to(x.dtype).mul_(scale).mul_(size).view(*x.shape[:-1], -1)
     return y if bias is None else y.add_(bias)
 
 
 class Int8Linear(nn.Linear):
-    """``x Wᵀ + b``, where each row of W, and each vector x as it comes, is rounded to 255 levels of its own.
+    """``x Wᵀ + b`` with each row of W, and each vector x when it comes in, rounded to 255 levels of its own.
 
-    ``W ≈ diag(s) Q`` with whole numbers ``|Q| ≤ 127`` and ``s = max |row| / 127``, as in LLM.int8() (Dettmers et
+    ``W ≈ diag(s) Q`` with integers ``|Q| ≤ 127`` and ``s = max |row| / 127``, as in LLM.int8() (Dettmers et
     al. 2022), without its exception for outliers. Accurate to about a hundredth; for inference only.
     """
 
     def forward(self, x: Float[Tensor, "*batch in"]) -> Float[Tensor, "*batch out"]:
-        """As `nn.Linear`."""
+        """Same as `nn.Linear`, up to rounding."""
         return int8_product(x, self.weight, self.bias, self.scale)
 
 
 @torch.no_grad()
 def quantize(model: nn.Module) -> nn.Module:
-    """The model itself, its linear maps now in int8 (its embeddings not), for inference on a CPU.
+    """Return the model itself, with its linear maps (not its embeddings) in int8, for inference on a CPU.
 
-    A pitfall: there is no way back; save the model before.
+    A pitfall: there is no way back; save the model first.
     """
     for linear in filter(is_plain, list(model.modules())):
         weight, scale = rounded(linear.weight)
         linear.__class__ = Int8Linear
-        linear.weight = nn.Parameter(weight, requires_grad=False)  # not the embedding's any more
+        linear.weight = nn.Parameter(weight, requires_grad=False)  # no longer tied to the embedding
         linear.register_buffer("scale", scale.squeeze(-1))
     return model

@@ -1,4 +1,4 @@
-"""The training loss without all logits: of a large vocabulary they are as large as several layers."""
+"""The training loss without storing all logits: a large vocabulary's are as large as several layers."""
 
 from functools import cache
 
@@ -14,21 +14,21 @@ from transformer_lessons.model import Transformer
 
 Hidden, Weight = Float[Tensor, "tokens d_model"], Float[Tensor, "vocab d_model"]
 Targets = Int[Tensor, " tokens"]
-Loss = tuple[Float[Tensor, ""], Int[Tensor, ""]]  # the sum, and how many were right
-# Rows of logits that `projected_loss` has at one time. With fewer, products get small; with more, a processor's
-# caches do. A GPU's are small anyway, and each part costs it a pass over the gradient of the weights.
+Loss = tuple[Float[Tensor, ""], Int[Tensor, ""]]  # the loss, summed, and the number of right tokens
+# Rows of logits that `projected_loss` holds at a time. With fewer, products get small; with more, they do not
+# fit a CPU's caches. A GPU's are small anyway, and each part costs it a pass over the weights' gradient.
 PART, ON_GPU = 512, 4096
-COUNTS = ("cpu",)  # where the number of real tokens is known without waiting for it
-_compiled = cache(lambda: torch.compile(hidden_loss, dynamic=True))  # one, as it remembers its graphs
+COUNTS = ("cpu",)  # devices where the number of real tokens is known without waiting
+_compiled = cache(lambda: torch.compile(hidden_loss, dynamic=True))  # only one, since it caches its graphs
 
 
 def batch_loss(
     model: Transformer, batch: Batch, smoothing: float, *, compiled: bool = False
 ) -> tuple[Float[Tensor, ""], Int[Tensor, ""], Int[Tensor, ""]]:
-    """`losses.label_smoothed_loss` of a batch, the number of its real target tokens, and how many were right.
+    """`losses.label_smoothed_loss` of a batch, the number of its real target tokens, and how many are right.
 
-    On a CPU only positions that have a target are projected to the vocabulary. A GPU would have to be waited for
-    until it has said how many these are. `compiled` is for what follows the decoder.
+    On a CPU, only positions with a target are projected to the vocabulary. On a GPU, counting them would need
+    a synchronisation. `compiled` compiles what follows the decoder.
     """
     src_mask, real = padding_mask(batch.src, model.config.pad_id), batch.tgt_out != model.config.pad_id
     hidden = model.decode(batch.tgt_in, model.encode(batch.src, src_mask), src_mask)
@@ -41,10 +41,10 @@ def batch_loss(
 
 
 def hidden_loss(model: Transformer, hidden: Hidden, targets: Targets, smoothing: float = 0.1) -> Loss:
-    """`losses.label_smoothed_loss` of the decoder's output, and how many tokens were right.
+    """`losses.label_smoothed_loss` of the decoder's output, and how many tokens are right.
 
-    In parts where that can be: not if somebody has changed the output, not if a compiler sees to it, and not in
-    float16, in which small gradients would be zero before they are scaled.
+    Computed in parts where possible: not if the output layer has been modified, not while being compiled, and
+    not in float16, where small gradients would become zero before they are scaled.
     """
     pad_id = model.config.pad_id
     is_product = is_plain(model.output) and model.output.bias is None
@@ -57,7 +57,7 @@ def hidden_loss(model: Transformer, hidden: Hidden, targets: Targets, smoothing:
 
 
 def _computed_in(x: Tensor) -> torch.dtype:
-    """What products with x are computed in: its own type or, but for float64, that of `torch.autocast`."""
+    """The dtype of products with x: its own or, except for float64, that of `torch.autocast`."""
     device = x.device.type
     is_cast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
     return torch.get_autocast_dtype(device) if is_cast and x.dtype != torch.float64 else x.dtype
@@ -66,22 +66,22 @@ def _computed_in(x: Tensor) -> torch.dtype:
 def projected_loss(
     hidden: Hidden, weight: Weight, targets: Targets, *, pad_id: int, smoothing: float = 0.1
 ) -> Loss:
-    """`losses.label_smoothed_loss` of ``hidden @ weight.T``, some tokens at a time, and how many were right.
+    """`losses.label_smoothed_loss` of ``hidden @ weight.T``, some tokens at a time, and how many are right.
 
     ``∂L / ∂hidden = (p − q) W,  ∂L / ∂W = (p − q)ᵀ hidden``
 
-    As nothing but a factor will come from above, each part's share of both gradients is computed at once, and its
-    logits are forgotten (as by Hsu et al. 2024, https://arxiv.org/abs/2410.10989). In a step of the base model on
-    25,000 tokens they would take most of the memory; a small model's step on a CPU, in whose cache a part stays,
-    gets shorter. A pitfall: the work of the backward pass is done in the forward pass, but for `torch.no_grad`.
+    The incoming gradient is only a factor, so each part's share of both gradients is computed immediately and
+    its logits are freed (Hsu et al. 2024, https://arxiv.org/abs/2410.10989). In a base-model step on 25,000
+    tokens they would take most of the memory; a small model's step on a CPU gets faster, as a part stays in
+    the cache. A pitfall: the forward pass does the work of the backward pass, except under `torch.no_grad`.
     """
-    if not torch.is_grad_enabled():  # which the function itself could not ask
+    if not torch.is_grad_enabled():  # inside the Function, grad mode is always off
         hidden, weight = hidden.detach(), weight.detach()
     return _ProjectedLoss.apply(hidden, weight, targets, pad_id, smoothing, _computed_in(hidden))
 
 
 class _ProjectedLoss(torch.autograd.Function):
-    """The sum and the right ones; the gradients, for a loss whose own gradient is one, wait for their factor."""
+    """The summed loss and the number of right tokens; `backward` only scales gradients found by `forward`."""
 
     @staticmethod
     def forward(ctx, hidden, weight, targets, pad_id, smoothing, dtype):
@@ -102,7 +102,7 @@ class _ProjectedLoss(torch.autograd.Function):
                     difference = _difference(p, targets[part], pad_id, smoothing).to(dtype)
                     of_hidden[part] = linear(difference, matrix.T)
                     _add_product(of_weight, difference, x)
-                    del difference  # before there is that of the next part
+                    del difference  # before the next part makes its own
                 del p
         if is_learning:
             ctx.save_for_backward(of_hidden, of_weight)
@@ -116,10 +116,10 @@ class _ProjectedLoss(torch.autograd.Function):
 
 
 def _loss_of(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-    """The sum, how many are right, and p, which takes the place of the logits; of padding all are zero.
+    """The summed loss, how many tokens are right, and p, which overwrites the logits; padding gives zeros.
 
-    With scores s, which are the logits less the largest, ``log p = s − log Σ exp s``; and as q adds up to one,
-    ``−Σ q log p = log Σ exp s − Σ q s``. So each exponential is taken once, and nothing is written twice.
+    With scores s, the logits minus the largest, ``log p = s − log Σ exp s``; and as q adds up to one,
+    ``−Σ q log p = log Σ exp s − Σ q s``. So each exponential is computed once, and nothing is written twice.
     """
     largest, which = logits.max(-1, keepdim=True)
     real = targets != pad_id
@@ -133,8 +133,8 @@ def _loss_of(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> 
 
 
 def _expected(scores: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> Tensor:
-    """``Σ_c q_t(c) s_t(c)`` of each token t."""
-    # As `gather`, whose gradient a compiler would write as a matrix of its own.
+    """``Σ_c q_t(c) s_t(c)`` for each token t."""
+    # Like `gather`, whose gradient a compiler would store as a matrix of its own.
     right = (smoothing - 1) * F.nll_loss(scores, targets, reduction="none")
     if not smoothing:
         return right
@@ -142,7 +142,7 @@ def _expected(scores: Tensor, targets: Tensor, pad_id: int, smoothing: float) ->
 
 
 def _difference(p: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> Tensor:
-    """p − q, in the place of p; of padding, nothing."""
+    """p − q, written over p; zero for padding."""
     real = (targets != pad_id)[:, None].to(p.dtype)
     share = smoothing / (p.size(-1) - 1) * real
     p.sub_(share)
@@ -151,7 +151,7 @@ def _difference(p: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> Te
 
 
 def _add_product(total: Tensor, difference: Tensor, x: Tensor) -> None:
-    """``total += differenceᵀ x``, if the types allow it without a matrix for the product."""
+    """Add ``differenceᵀ x`` to `total`, where possible without storing the product."""
     if is_slow(x, total):
         total += weight_gradient(difference, x)
     elif difference.dtype == total.dtype:

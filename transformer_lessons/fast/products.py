@@ -1,6 +1,6 @@
-"""Products of matrices on a CPU by oneDNN, where MKL, PyTorch's usual way, holds its best code back.
+"""Matrix products on a CPU by oneDNN, where MKL, PyTorch's default, does not use its best code.
 
-MKL gives AVX-512 to Intel's processors alone. On AMD's that have it, oneDNN multiplies at about twice MKL's rate.
+MKL uses AVX-512 only on Intel's processors. On AMD's that have it, oneDNN is about twice as fast as MKL.
 """
 
 import torch
@@ -8,22 +8,22 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-CPU = getattr(torch.cpu, "get_capabilities", dict)()  # torch 2.9 does not say
+CPU = getattr(torch.cpu, "get_capabilities", dict)()  # torch 2.9 does not have it
 MKL_HOLDS_BACK = "AMD" in CPU.get("cpu_name", "") and CPU["avx512_f"] and torch.backends.mkldnn.is_available()
-LARGE = 2**22  # multiplications; below, calling oneDNN takes longer than it saves
+LARGE = 2**22  # multiplications; below this, calling oneDNN takes longer than it saves
 
 
 def is_slow(x: Tensor, weight: Tensor) -> bool:
-    """Whether ``x Wᵀ`` is large, and takes MKL longer than oneDNN."""
+    """Whether ``x Wᵀ`` is large, and slower by MKL than by oneDNN."""
     is_small = x.dim() < 2 or x.numel() * len(weight) < LARGE
-    if not MKL_HOLDS_BACK or is_small or torch.compiler.is_compiling():  # a compiler chooses itself
+    if not MKL_HOLDS_BACK or is_small or torch.compiler.is_compiling():  # a compiler makes its own choice
         return False
     are_real = all(type(one) in (Tensor, nn.Parameter) and one.is_cpu for one in (x, weight))
     return are_real and x.dtype == weight.dtype == torch.float32
 
 
 def by_onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """``x Wᵀ + b``, without a gradient. A transposed x would be copied; a transposed W is not."""
+    """``x Wᵀ + b``, without a gradient. A transposed x is copied; a transposed W is not."""
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "none")
 
 
@@ -59,7 +59,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 class Linear(nn.Linear):
-    """`nn.Linear` at the processor's full rate."""
+    """An `nn.Linear` that uses oneDNN where MKL is slow."""
 
     def forward(self, x: Float[Tensor, "*batch in"]) -> Float[Tensor, "*batch out"]:
         """``x Wᵀ + b``."""
@@ -67,10 +67,10 @@ class Linear(nn.Linear):
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether somebody wants to be called when it is used."""
+    """Whether forward or backward hooks are registered on the module."""
     return any(getattr(module, f"_{k}_hooks") for k in ("forward", "forward_pre", "backward", "backward_pre"))
 
 
 def is_plain(linear: nn.Module) -> bool:
-    """Whether it is ``x Wᵀ + b`` and nothing else, no adapter around it."""
+    """Whether the module computes ``x Wᵀ + b`` and nothing else: no adapter around it, no hooks."""
     return type(linear) in (nn.Linear, Linear) and not has_hooks(linear)

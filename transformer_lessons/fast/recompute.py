@@ -1,4 +1,4 @@
-"""Less memory for one more forward pass: activations are computed again on the way back."""
+"""Less memory for one more forward pass: activations are recomputed in the backward pass."""
 
 from functools import partial
 
@@ -8,9 +8,9 @@ from transformer_lessons.model import Transformer
 
 
 def recompute(model: Transformer) -> Transformer:
-    """The model itself, whose layers keep only their input: activation checkpointing.
+    """Return the model itself, with activation checkpointing: its layers keep only their input.
 
-    Buys one vector a token and layer where there were a dozen; costs about a third more work; changes no result
+    That is one vector per token and layer instead of a dozen, for about a third more work; no result changes
     (Chen et al. 2016, https://arxiv.org/abs/1604.06174).
     """
     for layer in [*model.encoder_layers, *model.decoder_layers]:

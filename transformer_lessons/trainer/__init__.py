@@ -1,4 +1,4 @@
-"""Runs: training that can be interrupted, resumed, spread over several GPUs, and judged."""
+"""Training runs that can be interrupted, resumed, spread over several GPUs, and evaluated."""
 
 # ruff: noqa: F401
 from transformer_lessons.trainer.checkpoints import average_checkpoints, snapshots

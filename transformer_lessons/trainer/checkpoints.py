@@ -1,11 +1,11 @@
-"""Models and runs on disk: a folder with a config, weights, and how they came about::
+"""Models and runs on disk: a folder with a config, weights, and a record of how they were made::
 
     config.json          task, sizes, training settings, and the tokens that the ids stand for
-    tokenizer.json       these instead, if both languages share a byte-pair encoding
+    tokenizer.json       the tokens instead, if both languages share a byte-pair encoding
     weights.safetensors  the parameters
     record.json          what was measured, on which device, with which versions
-    metrics.jsonl        one line a training step
-    checkpoint.pt        all that resuming needs
+    metrics.jsonl        one line per training step
+    checkpoint.pt        everything needed to resume
     weights-000250.pt    the parameters after that step, if snapshots are kept
 
 Everything is written by `files.replacing`: a reader never sees half a file, and a power cut leaves the old one.
@@ -48,19 +48,19 @@ def save_model(
 def save_config(
     directory: Path, config: TransformerConfig, source: Tokeniser, target: Tokeniser, **about: object
 ) -> None:
-    """All of `save_model` but the weights. A `Subwords` must be that of both languages."""
+    """Write what `save_model` writes, except the weights. A `Subwords` must be shared by both languages."""
     directory.mkdir(parents=True, exist_ok=True)
     if isinstance(source, Subwords):
         tokens = {}
         source.save(directory / TOKENISER)
     else:
-        (directory / TOKENISER).unlink(missing_ok=True)  # another model's, which would be believed
+        (directory / TOKENISER).unlink(missing_ok=True)  # another model's, which would be loaded
         tokens = {"source_tokens": source.tokens[3:], "target_tokens": target.tokens[3:]}
     write_json(directory / "config.json", {**about, "model": asdict(config), **tokens})
 
 
 def load_tokenisers(directory: Path) -> tuple[Tokeniser, Tokeniser]:
-    """What turns source and target sentences into ids and back, as `save_model` wrote them."""
+    """Load the source and target tokenisers that `save_model` wrote."""
     if (directory / TOKENISER).is_file():
         joint = Subwords.load(directory / TOKENISER)
         return joint, joint
@@ -69,9 +69,9 @@ def load_tokenisers(directory: Path) -> tuple[Tokeniser, Tokeniser]:
 
 
 def load_model(directory: Path | None = None) -> tuple[Transformer, Tokeniser, Tokeniser]:
-    """The model that `save_model` wrote, in evaluation mode on the CPU, and the tokenisers of its two languages.
+    """Load the model that `save_model` wrote, in evaluation mode on the CPU, and its two tokenisers.
 
-    Without a directory, it is the model that comes with the package. ValueError for a folder without a model.
+    Without a directory, load the model that comes with the package. ValueError for a folder without a model.
     """
     directory = Path(directory or PRETRAINED)
     for name in ("config.json", "weights.safetensors"):
@@ -88,12 +88,12 @@ def load_model(directory: Path | None = None) -> tuple[Transformer, Tokeniser, T
 
 
 def snapshots(directory: Path) -> list[Path]:
-    """The weights that a run has kept (``TrainingConfig.snapshots``), the latest last."""
+    """The files of weights that a run has kept (``TrainingConfig.snapshots``), oldest first."""
     return sorted(Path(directory).glob("weights-*.pt"), key=lambda path: (len(path.name), path.name))
 
 
 def save_snapshot(directory: Path, step: int, weights: dict[str, Tensor], *, keep: int) -> None:
-    """Write ``weights-STEP.pt``, and of all such files leave the latest `keep`."""
+    """Write ``weights-STEP.pt``, and delete all such files except the latest `keep`."""
     with replacing(directory / f"weights-{step:06}.pt") as temporary:
         torch.save(weights, temporary)
     for old in snapshots(directory)[:-keep]:
@@ -105,7 +105,7 @@ def average_checkpoints(paths: Iterable[Path]) -> dict[str, Tensor]:
 
     ``θ = (θ_1 + … + θ_n) / n``, summed in float64. The paper averages the last 5 checkpoints of the base model
     and the last 20 of the big one, written ten minutes apart. A pitfall: only weights on one training path can be
-    averaged; the mean of two independently trained models is no model.
+    averaged; the mean of two independently trained models is useless.
     """
     paths, total = list(paths), {}
     if not paths:

@@ -1,4 +1,4 @@
-"""How to train, in one frozen record."""
+"""Training settings, in one frozen record."""
 
 import math
 from dataclasses import dataclass, fields
@@ -16,29 +16,29 @@ MAY_BE_ZERO = ("snapshots", "warmup_steps", "seed")
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How to train; the defaults are those of number words.
+    """The settings of a training run; the defaults are those for number words.
 
-    `accumulate`, `recompute`, `shard` and `plain` change no result, but for rounding. A value of another
-    type or out of range, or two that contradict each other, are a ValueError of one line.
+    `accumulate`, `recompute`, `shard` and `plain` change no result, except for rounding. A value of the wrong
+    type or out of range, or two that contradict each other, raise a ValueError of one line.
     """
 
     steps: int = 340  #: optimiser steps in all; the schedule ends there
-    batch_size: int = 24  #: sentence pairs in a step
+    batch_size: int = 24  #: sentence pairs per step
     training_pairs: int = 20_000  #: size of the training set
     peak_learning_rate: float = 1.5e-3  #: after the warm-up; the paper's is (d_model · warmup_steps)^(−1/2)
     warmup_steps: int = 60  #: steps until then; before a cosine, at most a third of `steps`
     weight_decay: float = 0.01  #: AdamW's
     smoothing: float = 0.1  #: ε of label smoothing
-    clip_norm: float | None = 1.0  #: largest norm of all gradients together; None for any, as in the paper
+    clip_norm: float | None = 1.0  #: largest norm of all gradients together; None: no limit, as in the paper
     checkpoint_every: int = 50  #: steps between checkpoints
     seed: int = 0  #: of initialisation, data and dropout
-    tokens: int | None = None  #: instead of `batch_size`, a step's real tokens of both sides (`TokenBatches`)
-    #: what products are computed in: "float32", "bfloat16" (GPUs of compute capability 8.0 on), "float16" with a
-    #: scaled loss (older ones, such as a T4), or "auto", what the device is fast at; weights stay float32
+    tokens: int | None = None  #: instead of `batch_size`, real tokens per step, both sides (`TokenBatches`)
+    #: dtype of matrix products: "float32", "bfloat16" (GPUs from compute capability 8.0 on), "float16" with a
+    #: scaled loss (older GPUs, such as a T4), or "auto", whichever is fast on the device; weights stay float32
     precision: str = "float32"
     compile: bool = False  #: let `torch.compile` fuse each kind of layer; costs half a minute at the start
-    accumulate: int = 1  #: parts that a batch is computed in, one after another, to save memory
-    snapshots: int = 0  #: how many checkpoints' weights to keep, the latest, for `average_checkpoints`
+    accumulate: int = 1  #: parts into which a batch is split, computed one after another to save memory
+    snapshots: int = 0  #: how many of the latest checkpoints' weights to keep, for `average_checkpoints`
     recompute: bool = False  #: save memory for a third more work: keep only layers' inputs (`fast.recompute`)
     shard: bool = False  #: let each of several processes hold a part of the model (`distributed.parallelise`)
     schedule: str = "cosine"  #: how the rate falls: to 0 at the end, or "inverse_sqrt", the paper's (§5.3)
@@ -60,7 +60,7 @@ class TrainingConfig:
         expect(fits, "warmup_steps", "1 or more with inverse_sqrt", self.warmup_steps)
 
     def learning_rate(self, step: int) -> float:
-        """The rate of a step, counted from 1: a linear warm-up, then the paper's, or half a cosine down to zero.
+        """The rate of a step, counted from 1: linear warm-up, then the paper's decay or half a cosine to 0.
 
         A pitfall: the cosine (Loshchilov and Hutter 2017) must know the end; "inverse_sqrt" can be prolonged.
         """
@@ -71,16 +71,16 @@ class TrainingConfig:
         warmup = min(self.warmup_steps, self.steps // 3)
         if step < warmup:
             return self.peak_learning_rate * step / warmup
-        # Zero comes one step after the last, or the last would change nothing.
+        # Zero is reached one step after the last; otherwise the last would change nothing.
         progress = min((step - warmup) / (self.steps + 1 - warmup), 1.0)
         return self.peak_learning_rate * (1 + math.cos(math.pi * progress)) / 2
 
 
 def chosen_precision(name: str, device: torch.device) -> torch.dtype:
-    """What matrix products are computed in: by name, or with "auto" what the device is fast at.
+    """The dtype of matrix products: by name, or with "auto" the one that is fast on the device.
 
-    bfloat16 from compute capability 8.0 on, float16 below (a T4), float32 where there is no such GPU. A pitfall:
-    `torch.cuda.is_bf16_supported` also says yes to a T4, which emulates it, slowly.
+    On CUDA, bfloat16 from compute capability 8.0 on and float16 below (a T4); elsewhere float32. A pitfall:
+    `torch.cuda.is_bf16_supported` is also true for a T4, which emulates it, slowly.
     """
     if name == "auto" and device.type == "cuda":
         name = "bfloat16" if torch.cuda.get_device_capability(device) >= (8, 0) else "float16"

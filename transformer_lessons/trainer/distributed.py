@@ -1,10 +1,10 @@
-"""Several processes, one a device, that train one model: PyTorch's own engine, started by ``torchrun``.
+"""Training one model in several processes, one per device, by PyTorch's own engine and ``torchrun``.
 
 ``torchrun --nproc-per-node 4 -m transformer_lessons train …`` starts four processes. Each computes its rows of
 a batch, and holds the whole model (`DistributedDataParallel`, Li et al. 2020, https://arxiv.org/abs/2006.15704)
 or a part of every weight, gradient and moment (`fully_shard`, Zhao et al. 2023,
-https://arxiv.org/abs/2304.11277). Without torchrun there is one process, rank 0 of 1. A pitfall: what all do
-together (`wait`, `summed`, `any_of`, `full_…`), none may leave out, or the others wait for ever.
+https://arxiv.org/abs/2304.11277). Without torchrun there is one process, rank 0 of 1. A pitfall: every
+process must make the collective calls (`wait`, `summed`, `any_of`, `full_…`), or the others wait for ever.
 """
 
 import os
@@ -19,22 +19,22 @@ from torch.utils._pytree import tree_map
 
 from transformer_lessons.data.batches import Batch
 
-# What belongs to `fully_shard` is imported where it is used: that takes most of a second, which most runs save.
+# What `fully_shard` needs is imported where it is used: it takes most of a second, which most runs save.
 
 
 def rank() -> int:
-    """The number of this process, from 0 and over all machines; process 0 writes files and shows progress."""
+    """The number of this process, from 0 over all machines; process 0 writes files and shows progress."""
     return dist.get_rank() if dist.is_initialized() else 0
 
 
 def world_size() -> int:
-    """How many processes train together."""
+    """The number of processes that train together."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
 @contextmanager
 def process_group(device: torch.device) -> Iterator[torch.device]:
-    """Join the processes that ``torchrun`` started, if it did; yields the device of this one."""
+    """Join the processes that ``torchrun`` started, if it did; yield the device of this one."""
     if "WORLD_SIZE" not in os.environ:
         yield device
         return
@@ -51,7 +51,7 @@ def process_group(device: torch.device) -> Iterator[torch.device]:
 
 
 def wait() -> None:
-    """Until all processes are here."""
+    """Wait until every process has arrived."""
     if world_size() > 1:
         dist.barrier()
 
@@ -64,26 +64,26 @@ def summed(tensor: Tensor) -> Tensor:
 
 
 def any_of(value: bool, device: torch.device) -> bool:
-    """True on every process if it is on one: they must stop at the same step."""
+    """Whether the value is true on any process, so that all can stop at the same step."""
     return bool(summed(torch.tensor(int(value), device=device)))
 
 
 def own_parts(batch: Batch, parts: int) -> list[Batch]:
-    """This process's rows of a batch, perhaps none, in so many parts, or fewer if some process has fewer rows.
+    """This process's rows of a batch, perhaps none, in `parts` parts, or fewer if a process has fewer rows.
 
     A pitfall: equal numbers of rows are not equal numbers of tokens, so means of parts must not be averaged.
     """
     processes = world_size()
-    parts = max(1, min(parts, len(batch.src) // processes))  # the same on all, which exchange in each
+    parts = max(1, min(parts, len(batch.src) // processes))  # the same on all: they communicate in each
     own = [ids.tensor_split(processes)[rank()].tensor_split(parts) for ids in batch]
     return [Batch(*part) for part in zip(*own, strict=True)]
 
 
 def parallelise(loss: nn.Module, layers: list[nn.Module], device: torch.device, *, shard: bool) -> nn.Module:
-    """The loss to call: on the device, and with several processes copied to each, or sharded among them.
+    """The loss module to call: on the device and, with several processes, replicated or sharded.
 
-    Sharded, each of the `layers` is gathered while it computes, and the rest while `loss` is called. Gradients
-    are the mean over the processes. A pitfall: an optimiser must be made afterwards, of the parts.
+    If sharded, each of the `layers` is gathered while it computes, and the rest while `loss` is called.
+    Gradients are averaged over the processes. A pitfall: create the optimiser afterwards, from the shards.
     """
     if world_size() == 1:
         return loss.to(device)
@@ -99,12 +99,12 @@ def parallelise(loss: nn.Module, layers: list[nn.Module], device: torch.device, 
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """The whole tensor, of which each process may have a part."""
+    """The whole tensor, gathered if each process holds only a shard."""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
 def full_state_dict(state: dict) -> dict:
-    """A state dict with whole tensors. Of a sharded model they come one by one to the CPU of process 0."""
+    """A state dict with whole tensors; shards are gathered one tensor at a time, to the CPU of process 0."""
 
     def gathered(value):
         if not hasattr(value, "full_tensor"):
@@ -116,7 +116,7 @@ def full_state_dict(state: dict) -> dict:
 
 
 def sharded_as(other: Tensor | None, tensor: Tensor) -> Tensor:
-    """Of a whole tensor, which every process has, the part that this one holds of `other`."""
+    """This process's shard of a whole tensor, which every process has, sharded in the same way as `other`."""
     if not hasattr(other, "full_tensor") or tensor.shape != other.shape:
         return tensor
     from torch.distributed.tensor import distribute_tensor

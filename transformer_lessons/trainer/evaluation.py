@@ -1,4 +1,4 @@
-"""What a trained model gets right, and how it fails where it does not."""
+"""What a trained model gets right, and which errors it makes."""
 
 import sys
 from collections import Counter
@@ -26,16 +26,16 @@ def translate(
     extra_tokens: int | None = None,
     batch_size: int = 100,
 ) -> list[str] | list[list[str]]:
-    """Translations of sentences: texts, or for a `Vocabulary` the tokens of each.
+    """Translate sentences: texts, or for a `Vocabulary` the tokens of each.
 
-    Those of like lengths share a batch, which is as wide as its longest. ValueError for what `source` cannot
-    encode, or is longer than max_length. A pitfall: with `extra_tokens`, how long one gets depends on its batch.
+    Sentences of similar length share a batch, padded to its longest. ValueError for one that `source` cannot
+    encode or that exceeds max_length. A pitfall: with `extra_tokens`, a translation's limit depends on its batch.
 
     Args:
-        beam_size: 1 is `decoding.greedy`, more `decoding.beam`.
-        extra_tokens: how many more than the batch's longest sentence a translation may have, 50 in the paper
-            (§6.1); None for as many as the model has positions.
-        batch_size: sentences that are translated at a time.
+        beam_size: 1 for `decoding.greedy`, more for `decoding.beam`.
+        extra_tokens: how many tokens more than the batch's longest sentence a translation may have, 50 in the
+            paper (§6.1); None for as many as the model has positions.
+        batch_size: how many sentences are translated at a time.
     """
     if beam_size < 1:
         raise ValueError(f"beam_size: expected 1 or more, got {beam_size}")
@@ -56,7 +56,7 @@ def translate(
 
 
 def say_what_is_left_out(count: int, pairs: int, most: int) -> None:
-    """How many of the pairs are too long to be used, if any; ValueError if all are."""
+    """Print how many of the pairs are too long to be used, if any; ValueError if all are."""
     if count == pairs:
         raise ValueError(f"pairs: expected some of at most {most} tokens a side, got none")
     if count and not distributed.rank():
@@ -69,8 +69,8 @@ def evaluate_number_words(
     """Translate each number, greedily or with a beam, and compare with the one right answer.
 
     Returns ``exact_match`` (the share that is right to the letter), ``n``, ``errors`` (how many of each kind,
-    see `error_kind`) and ``examples`` (up to five wrong ones). A pitfall: numbers that were trained on would
-    be counted too; take `data.number_words.held_out`.
+    see `error_kind`) and ``examples`` (up to five wrong ones). A pitfall: numbers from the training set would
+    be counted too; use `data.number_words.held_out`.
     """
     errors, examples = Counter(), []
     sentences = [english_tokens(english(n)) for n in numbers]
@@ -88,7 +88,7 @@ def evaluate_number_words(
 
 
 def error_kind(got: Sequence[str], expected: Sequence[str]) -> str:
-    """How a wrong translation is wrong: the order of its parts, a part missing or added, or another part."""
+    """The kind of error in a wrong translation: the order of its parts, or a missing, added or wrong part."""
     missing, extra = Counter(expected) - Counter(got), Counter(got) - Counter(expected)
     if not missing and not extra:
         return "order"

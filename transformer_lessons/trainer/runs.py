@@ -1,4 +1,4 @@
-"""A training run as the command line makes it: from settings to a folder with a model and its record."""
+"""A training run from the command line: from settings to a folder with a model and its record."""
 
 import argparse
 import platform
@@ -19,18 +19,18 @@ from transformer_lessons.trainer.config import TrainingConfig
 from transformer_lessons.trainer.tasks import FILES, TASKS, NumberWords, Task, batches, task_of, with_data
 from transformer_lessons.trainer.trainer import Trainer
 
-# What can be said on the command line and in a config.json alike.
+# Settings that can be given both on the command line and in a config.json.
 OF_TRAINING = ("seed", "steps", "precision", "compile", "plain", "shard")
 SAID = {"training": OF_TRAINING, "data": ("vocab_size", *FILES)}
 
 
 def default_directory(task: Task) -> Path:
-    """Where a task's run goes if nothing else is said."""
+    """The folder of a task's run, unless another is given."""
     return Path("runs") / task.name
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of that name, or with "auto" the fastest one here; ValueError if it is missing."""
+    """The device of that name, or with "auto" the fastest one available; ValueError if it is missing."""
     has = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if name == "auto":
         name = next(device for device in ("cuda", "mps", "cpu") if has[device])
@@ -40,11 +40,11 @@ def choose_device(name: str) -> torch.device:
 
 
 def train(chosen: argparse.Namespace) -> int:
-    """``lessons train``: train, or go on training, and evaluate at the end; under torchrun, as one of several."""
+    """Run ``lessons train``: train or resume, and evaluate at the end; under torchrun, as one of several."""
     with distributed.process_group(choose_device(chosen.device)) as device:
         task, directory, sizes, config = settings_of(chosen, device)
         task = task.checked(resumed=chosen.resume)
-        distributed.wait()  # until all have seen what was there before
+        distributed.wait()  # until all have checked which files exist
         tokenisers = checkpoints.load_tokenisers(directory) if chosen.resume else task.tokenisers()
         trainer = new_trainer(task, tokenisers, sizes, config, device, directory)
         if chosen.resume:
@@ -58,13 +58,13 @@ def train(chosen: argparse.Namespace) -> int:
 
 
 def run(trainer: Trainer, task: Task, tokenisers: tuple) -> bool:
-    """Train to the end, or to an interruption, with the model's files in the run's folder; True if it is done.
+    """Train to the end or an interruption and write the model's files; return whether training is done.
 
-    Where snapshots are kept, the model is the mean of them (§6.1).
+    If snapshots are kept, the finished model is their mean (§6.1).
     """
     about = {"task": task.name, "training": asdict(trainer.config)}
     about |= {"data": task.settings} if task.settings else {}
-    if not distributed.rank():  # it must be there if the run is cut off
+    if not distributed.rank():  # resuming needs it, even if this run is killed
         checkpoints.save_config(trainer.directory, trainer.model.config, *tokenisers, **about)
     is_done = trainer.run()
     weights = distributed.full_state_dict(trainer.model.state_dict())
@@ -78,7 +78,7 @@ def run(trainer: Trainer, task: Task, tokenisers: tuple) -> bool:
 
 
 def explain(trainer: Trainer, task: Task) -> None:
-    """How to go on with a run that was stopped."""
+    """Print how to resume a run that was stopped."""
     given = "" if task.name == NumberWords.name else f" --task {task.name}"
     given += "" if trainer.directory == default_directory(task) else f" --output {trainer.directory}"
     hint = f"to go on: lessons train --resume{given}"
@@ -86,7 +86,7 @@ def explain(trainer: Trainer, task: Task) -> None:
 
 
 def judge(trainer: Trainer, task: Task) -> None:
-    """Evaluate what was saved, as a sharded model is nowhere else whole, and write the record."""
+    """Evaluate the saved model, as a sharded one is whole only on disk, and write the record."""
     model, *tokenisers = checkpoints.load_model(trainer.directory)
     model.to(trainer.device)
     if not trainer.config.plain:
@@ -107,7 +107,7 @@ def new_trainer(
     device: torch.device,
     directory: Path | None = None,
 ) -> Trainer:
-    """A model of these sizes with its data, before the first step."""
+    """A trainer for a new model of these sizes, with its data, before the first step."""
     torch.manual_seed(config.seed)
     source, target = map(len, tokenisers)
     model = Transformer(TransformerConfig(source, target, **sizes))
@@ -116,7 +116,7 @@ def new_trainer(
 
 
 def discard_run(directory: Path) -> None:
-    """Remove what an earlier run has left; its config will be overwritten."""
+    """Remove an earlier run's files, except its config, which will be overwritten."""
     for name in (checkpoints.CHECKPOINT, "metrics.jsonl", "record.json", "weights.safetensors"):
         (directory / name).unlink(missing_ok=True)
     for path in checkpoints.snapshots(directory):
@@ -126,10 +126,10 @@ def discard_run(directory: Path) -> None:
 def settings_of(
     chosen: argparse.Namespace, device: torch.device | None = None
 ) -> tuple[Task, Path, dict, TrainingConfig]:
-    """Task, folder, sizes and training settings of a run, new or resumed; ValueError if it contradicts itself.
+    """Task, folder, sizes and training settings of a run, new or resumed; ValueError if options conflict.
 
-    ``--resume-or-start``, which a restart can repeat, is ``--resume`` if there is a checkpoint for any
-    process. Without one, what a run has left in its first steps may go; a model that is done may not.
+    ``--resume-or-start``, which a restart can repeat, is ``--resume`` if any process finds a checkpoint.
+    Without one, the files of a run's first steps may be overwritten, but not a finished model.
     """
     named = task_of(chosen.config) if chosen.config else TASKS[chosen.task or NumberWords.name]
     directory = chosen.output or default_directory(named)
@@ -143,7 +143,7 @@ def settings_of(
     if chosen.resume and not own.exists():
         raise ValueError(f"resume: expected a run, found no {own}")
     task = task_of(own) if chosen.resume else named
-    wanted = chosen.task or (chosen.config and named.name)  # to go on with a folder, no task need be named
+    wanted = chosen.task or (chosen.config and named.name)  # a folder can be resumed without naming its task
     if wanted not in (None, task.name):
         raise ValueError(f"task: {own if chosen.resume else chosen.config} is of {task.name}, got {wanted}")
     before = changed_by(own if chosen.resume else None, task, task.sizes, task.training)
@@ -152,7 +152,7 @@ def settings_of(
     found = changed_by(said, *changed_by(chosen.config, *before))
     known, got = ({**asdict(training), **sizes, **task.settings} for task, sizes, training in (before, found))
     for name in known if chosen.resume else ():
-        if got[name] != known[name] and name != "shard":  # how a model is held changes nothing that it learns
+        if got[name] != known[name] and name != "shard":  # sharding does not change what a model learns
             raise ValueError(f"{name}: the run in {directory} has {known[name]}, got {got[name]}")
     task, sizes, training = found
     return task, directory, sizes, training
@@ -161,23 +161,23 @@ def settings_of(
 def changed_by(
     source: Path | dict | None, task: Task, sizes: dict, training: TrainingConfig
 ) -> tuple[Task, dict, TrainingConfig]:
-    """Data, model sizes and training settings, changed by a run's ``config.json``, or by such a content."""
+    """Data, model sizes and training settings, changed by a run's ``config.json``, or a dict like it."""
     content = read_json(source) if isinstance(source, Path) else source or {}
-    # What another run was trained on is not this one's.
+    # Another run's `trained_on` does not describe this one's files.
     data = {name: value for name, value in content.get("data", {}).items() if name != "trained_on"}
     try:
         sizes = {**sizes, **content.get("model", {})}
-        # The vocabularies' sizes are the task's.
+        # The vocabularies' sizes come from the task.
         sizes = {name: size for name, size in sizes.items() if not name.endswith("_vocab_size")}
         TransformerConfig(1_000, 1_000, **sizes)
         return with_data(task, data), sizes, replace(training, **content.get("training", {}))
-    except (TypeError, AttributeError) as error:  # an unknown name, or no object
+    except (TypeError, AttributeError) as error:  # an unknown name, or not an object
         raise ValueError(f"{source}: {error}") from None
 
 
 def versions(device: torch.device) -> dict[str, str]:
-    """Where a number was measured."""
-    # A processor's rate hangs on its widest instructions.
+    """The versions and the device with which a number was measured."""
+    # A processor's speed depends on its widest instructions.
     name = CPU.get("cpu_name", platform.machine())
     processor = f"{device}, {name}, {torch.backends.cpu.get_cpu_capability()}"
     return {

@@ -1,4 +1,4 @@
-"""What a run learns: a task brings its data, a model of the right size, how to train it, and how it is judged."""
+"""What a run learns: a task has its data, model sizes, training settings and an evaluation."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -23,14 +23,14 @@ from transformer_lessons.trainer.config import TrainingConfig
 from transformer_lessons.trainer.evaluation import evaluate_number_words, say_what_is_left_out, translate
 
 SMALLEST_VOCABULARY = Vocabulary.eos_id + 1 + 256
-FILES = {"source": 1, "target": 1, "validation": 2, "test": 2}  # how many each
-# Where no spaces stand between words, sacreBLEU must find them otherwise.
+FILES = {"source": 1, "target": 1, "validation": 2, "test": 2}  # how many files each
+# In languages without spaces between words, sacreBLEU must tokenise in another way.
 TOKENIZE = {"zh": "zh", "ja": "char", "ko": "char", "th": "char", "lo": "char", "km": "char", "my": "char"}
 
 
 @dataclass(frozen=True)
 class NumberWords:
-    """English number words to German ones, judged by exact match; with the methods of `TextTask`."""
+    """The task from English number words to German ones, judged by exact match; methods as in `TextTask`."""
 
     name: ClassVar = "number-words"
     sizes: ClassVar = {"d_model": 128, "num_heads": 4, "d_ff": 512, "dropout": 0.0, "max_length": 64}
@@ -41,7 +41,7 @@ class NumberWords:
     settings: ClassVar = {}
 
     def checked(self, *, resumed: bool) -> "NumberWords":
-        """Itself: it reads no files."""
+        """The task itself, as it reads no files."""
         return self
 
     def tokenisers(self) -> tuple[Tokeniser, Tokeniser]:
@@ -49,29 +49,29 @@ class NumberWords:
         return number_words.vocabularies()
 
     def pairs(self, source: Tokeniser, target: Tokeniser, config: TrainingConfig) -> EncodedPairs:
-        """As many as the settings say, a function of the seed."""
+        """As many pairs as the settings say, determined by the seed."""
         numbers = number_words.training_numbers(config.training_pairs, config.seed)
         return EncodedPairs.of(number_words.pairs(numbers))
 
     def read(self, text: str) -> list[str]:
-        """Words or digits."""
+        """The English tokens of a number in words or digits."""
         return number_words.english_tokens(number_words.english(number_words.parse(text)))
 
     def write(self, sentence: list[str]) -> str:
-        """German writes a number as one word."""
+        """The tokens joined, as German writes a number as one word."""
         return "".join(sentence)
 
     def files(self, split: str) -> None:
-        """There are none."""
+        """None, as the task has no files."""
 
     def evaluate(self, model: Transformer, source, target, beam_size: int, files=None) -> dict:
-        """On the 1,000 numbers that no run is trained on."""
+        """Evaluate on the 1,000 numbers that no run is trained on."""
         if files:
             raise ValueError(f"source: expected a model of texts, got one of {self.name}")
         return evaluate_number_words(model, source, target, number_words.held_out(), beam_size=beam_size)
 
     def report(self, result: dict) -> list[str]:
-        """Exact match, and what went wrong."""
+        """Lines that say the exact match, and what went wrong."""
         return [
             f"{result['exact_match']:.1%} exact match on {result['n']:,} numbers never trained on",
             *(f"{count:6} × {kind}" for kind, count in result["errors"].items()),
@@ -81,26 +81,26 @@ class NumberWords:
 
 @dataclass(frozen=True)
 class TextTask:
-    """What a run learns of texts: files of the user's own, or those that a name stands for.
+    """A task of translating texts: the user's own files, or those of a data set known by name.
 
     Attributes:
-        name, sizes, training: what ``--task`` calls it, and its model and settings.
-        vocab_size: most tokens of the encoding that both languages share; of small files there are fewer.
+        name, sizes, training: its name for ``--task``, the model's sizes, and the training settings.
+        vocab_size: most tokens of the encoding that both languages share; small files give fewer.
     """
 
     name: str
     sizes: dict
     training: TrainingConfig
     vocab_size: int
-    longest: int = 256  #: most tokens a side of a pair to train on; what is longer is seldom one sentence
-    extra_tokens: int | None = 50  #: how many more than its source a translation may have; None for any
-    #: where the files of "train" and "test" are, if the task is known by name
+    longest: int = 256  #: most tokens per side of a training pair; longer ones are seldom one sentence
+    extra_tokens: int | None = 50  #: how many more than its source a translation may have; None: no limit
+    #: finds the files of "train", "validation" and "test", if the task is known by name
     find_files: Callable[[str], tuple[Path, Path]] | None = None
     source: str | None = None  #: otherwise, the file to train on, plain or ``.gz``
     target: str | None = None  #: its translation
-    validation: Sequence[str] | None = None  #: two more, to be judged on at the end of training
+    validation: Sequence[str] | None = None  #: two more, for the evaluation at the end of training
     test: Sequence[str] | None = None  #: two more, for `evaluate`; without them, some pairs are held out
-    trained_on: str | None = None  #: what was in the files, once a run has begun
+    trained_on: str | None = None  #: a fingerprint of the training files, once a run has begun
 
     def __post_init__(self):
         least = f"{SMALLEST_VOCABULARY} or more, for 3 special tokens and 256 bytes"
@@ -117,12 +117,12 @@ class TextTask:
 
     @property
     def settings(self) -> dict:
-        """What a run keeps of it, with whole paths, so that it can go on from anywhere."""
+        """The settings that a run saves, with absolute paths, so that it can be resumed from anywhere."""
         kept = ("vocab_size",) if self.find_files else ("vocab_size", *FILES, "trained_on")
         return {name: getattr(self, name) for name in kept}
 
     def checked(self, *, resumed: bool) -> "TextTask":
-        """With what is in its files; ValueError or OSError if one is missing, of no use, or has changed."""
+        """The task with its files' fingerprint; ValueError or OSError if one is missing, unusable, changed."""
         task = self if resumed else replace(self, trained_on=None)
         for name in ("source", "target"):
             if not (task.find_files or getattr(task, name)):
@@ -134,7 +134,7 @@ class TextTask:
 
     @cached_property
     def corpus(self) -> Corpus:
-        """The files to train on; ValueError if they are not what a run has begun with."""
+        """The files to train on; ValueError if they have changed since the run began."""
         source, target = self.files("train")
         corpus = Corpus(source, target, self.files("test"))
         if self.trained_on and self.trained_on != corpus.fingerprint:
@@ -149,14 +149,14 @@ class TextTask:
         return paths and [Path(path) for path in paths]
 
     def pairs_to_judge_by(self, files: Sequence[str | Path] | None) -> list[tuple[str, str]]:
-        """The pairs of two files, or those that are held out."""
+        """The pairs of two files, or else the held-out ones; ValueError if there are none."""
         pairs = list(aligned(*map(Path, files))) if files else self.corpus.held_out
         if not pairs:
             raise ValueError(f"{files[0] if files else self.source}: expected sentences, got none")
         return pairs
 
     def tokenisers(self) -> tuple[Tokeniser, Tokeniser]:
-        """One byte-pair encoding, learned from both sides of the training set, the first time."""
+        """One byte-pair encoding for both languages, learned from the training set the first time."""
         joint = self.corpus.joint_encoding(self.vocab_size)
         return joint, joint
 
@@ -165,22 +165,22 @@ class TextTask:
         return self.corpus.encoded(source).chosen(slice(config.training_pairs))
 
     def read(self, text: str) -> str:
-        """Any text but none at all."""
+        """The text without spaces around it; ValueError if nothing is left."""
         if not text.strip():
             raise ValueError("text: expected a sentence, got nothing")
-        text.encode()  # also a ValueError, for bytes that are no UTF-8
+        text.encode()  # also a ValueError, for bytes that are not UTF-8
         return text.strip()
 
     def write(self, sentence: str) -> str:
-        """As it is, on one line."""
+        """The translation on one line."""
         return " ".join(sentence.split())
 
     def evaluate(
         self, model: Transformer, source, target, beam_size: int, files: Sequence[str | Path] | None = None
     ) -> dict:
-        """By BLEU (Papineni et al. 2002) on the test set or on two files, cased and lowercased.
+        """Evaluate by BLEU (Papineni et al. 2002) on the test set or on two files, cased and lowercased.
 
-        A pitfall: a BLEU without a signature compares with nothing; lowercased scores are higher than cased ones.
+        A pitfall: a BLEU without a signature cannot be compared; lowercased scores are higher than cased.
         """
         sacrebleu, files = library("sacrebleu", extra="text"), files or self.files("test")
         name = " and ".join(Path(path).name for path in files or [self.source])
@@ -201,7 +201,7 @@ class TextTask:
         return {"direction": direction, **about, **scores, "beam_size": beam_size, "examples": examples}
 
     def report(self, result: dict) -> list[str]:
-        """BLEU with what it depends on, and examples."""
+        """Lines that say BLEU, with its signatures, and examples."""
         return [
             f"BLEU {result['bleu']:.1f} on {result['n']:,} {result['on']}, {result['direction']}",
             f"       cased:      {result['bleu']:.2f}, {result['signature']}",
@@ -211,7 +211,7 @@ class TextTask:
 
 
 def _language(path: str) -> str:
-    """As a file's name ends, without .gz: those of a.fi and a.et.gz are fi and et."""
+    """The language by a file's ending, without .gz: fi for a.fi, et for a.et.gz."""
     return Path(path.removesuffix(".gz")).suffix[1:] or "?"
 
 
@@ -223,9 +223,9 @@ def _packaged(name: str, **more) -> TextTask:
 
 
 MULTI30K = _packaged("multi30k", extra_tokens=None, find_files=multi30k.files)
-# The paper's own task, at its setup: the base model, 4.5 million pairs, judged on newstest2014 (§5, §6.1).
+# The paper's own task and setup: the base model, 4.5 million pairs, judged on newstest2014 (§5, §6.1).
 WMT14 = _packaged("wmt14-base", find_files=wmt14.files)
-# Any two files, by default as captions are trained on.
+# Any two files; the defaults are those of Multi30k's captions.
 TEXT = replace(
     MULTI30K,
     name="text",
@@ -235,13 +235,13 @@ TEXT = replace(
     find_files=None,
 )
 
-# Frozen dataclasses, whose `settings` a run's config.json keeps as `data`.
+# Frozen dataclasses, whose `settings` are saved as `data` in a run's config.json.
 Task = NumberWords | TextTask
 TASKS: dict[str, Task] = {task.name: task for task in (NumberWords(), MULTI30K, WMT14, TEXT)}
 
 
 def with_data(task: Task, data: dict) -> Task:
-    """The task with files of one's own, say; ValueError for what it does not have."""
+    """The task with other settings, such as the user's own files; ValueError for those it does not have."""
     for name in sorted(set(data) - set(task.settings)):
         having = [other.name for other in TASKS.values() if name in other.settings]
         expected = f"expected --task {' or '.join(having)}, got {task.name}"
@@ -250,9 +250,9 @@ def with_data(task: Task, data: dict) -> Task:
 
 
 def task_of(config: Path) -> Task:
-    """The task of a run's config.json, with its data; number words if it does not say.
+    """The task of a run's config.json, with its data; number words if none is named.
 
-    ValueError for a task that this version does not know, or what is no JSON; OSError if there is no such file.
+    ValueError for an unknown task or a file that is not JSON; OSError if there is no such file.
     """
     content = read_json(config)
     name, data = content.get("task", NumberWords.name), content.get("data", {})
@@ -262,8 +262,8 @@ def task_of(config: Path) -> Task:
 
 
 def batches(pairs: EncodedPairs, max_length: int, config: TrainingConfig) -> Batches:
-    """The training set in batches, as the settings say; pairs that are too long are left out, and counted."""
-    fits = (pairs.sizes + np.array([0, 1]) <= max_length).all(1)  # a target gets a mark
+    """The training set in batches, as the settings say; pairs that are too long are counted and left out."""
+    fits = (pairs.sizes + np.array([0, 1]) <= max_length).all(1)  # a target gets one mark more
     say_what_is_left_out(int((~fits).sum()), len(pairs), max_length)
     pairs = pairs.chosen(fits)
     if config.tokens is None:
@@ -272,6 +272,6 @@ def batches(pairs: EncodedPairs, max_length: int, config: TrainingConfig) -> Bat
 
 
 def translations(task: Task, parts: tuple, sentences: Sequence, beam_size: int = 1) -> list[str]:
-    """What the model makes of each sentence, as a person wants to see it."""
+    """The model's translation of each sentence, as text; `parts` are the model and its two tokenisers."""
     options = {"beam_size": beam_size, "extra_tokens": task.extra_tokens}
     return [task.write(sentence) for sentence in translate(*parts, sentences, **options)]

@@ -3,7 +3,7 @@
 A run is a folder (`checkpoints` lists its files). A batch is a function of the seed and the step; weights,
 optimiser and random state are in the checkpoint: a resumed run ends with the same bits as one that was never
 interrupted, on the same machine with the same number of threads. With dropout that does not hold on an Apple
-GPU, whose random state is not kept, nor in several processes, of which all but the first draw anew.
+GPU, whose random state is not saved, nor with several processes, of which all but the first are reseeded.
 """
 
 import json
@@ -33,19 +33,19 @@ from transformer_lessons.trainer import distributed
 from transformer_lessons.trainer.checkpoints import CHECKPOINT, save_snapshot
 from transformer_lessons.trainer.config import TrainingConfig, chosen_precision
 
-# Of a step: the target tokens of its whole batch, and what this process computes of it, in parts.
+# A step's number of target tokens in the whole batch, and the parts of it that this process computes.
 Prepared = tuple[int, list[Batch]]
 
 
 class BatchLoss(nn.Module):
-    """A batch's loss, its target tokens, and how many were right, as a module, which can be parallelised."""
+    """A module, which can be parallelised, for a batch's loss, number of target tokens and number right."""
 
     def __init__(self, model: Transformer, config: TrainingConfig):
         super().__init__()
         self.model, self.config = model, config
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """By `fast.losses`, or plainly, as the chapter on training has it."""
+        """Return these by `fast.losses`, or with `plain`, as in the chapter on training."""
         if not self.config.plain:
             return batch_loss(self.model, batch, self.config.smoothing, compiled=self.config.compile)
         logits, pad_id = self.model(batch.src, batch.tgt_in), self.model.config.pad_id
@@ -60,13 +60,13 @@ class BatchLoss(nn.Module):
 class Trainer:
     """A model in training: the optimiser, the step it is at, and how to save and restore all of it.
 
-    A pitfall: the optimiser holds on to the model's parameters, so a model must not be moved afterwards.
+    A pitfall: the optimiser keeps references to the model's parameters, so do not move the model afterwards.
 
     Args:
         model, batches, config: what to train, on what, and how.
-        directory: where the checkpoint and ``metrics.jsonl`` go; None keeps nothing.
-        device: where to train, if not where the model is. A model to be sharded had better be on the CPU: it is
-            moved and divided one layer at a time, so that no card has to hold all of it.
+        directory: where the checkpoint and ``metrics.jsonl`` are written; None writes nothing.
+        device: where to train, by default the model's device. A model to be sharded should be on the CPU: it
+            is moved and sharded one layer at a time, so that no GPU has to hold all of it.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Trainer:
         (plain if config.plain else accelerate)(model)
         layers = [*model.encoder_layers, *model.decoder_layers]
         for layer in layers if config.compile else ():
-            # Layers of a kind share a graph. One of the whole model takes minutes, and is no faster.
+            # Layers of one kind share a graph. Compiling the whole model takes minutes, and is no faster.
             layer.forward = torch.compile(layer.forward, dynamic=True)
         if config.recompute:
             recompute(model)
@@ -97,7 +97,7 @@ class Trainer:
         # Adam with the paper's β₁, β₂ and ε (§5.3), with decoupled weight decay (Loshchilov and Hutter 2019):
         # θ ← θ − lr · (m̂ / (√v̂ + ε) + weight_decay · θ), in one pass.
         how = {"betas": (0.9, 0.98), "eps": 1e-9, "weight_decay": config.weight_decay, "fused": True}
-        self.parameters = list(model.parameters())  # to find them takes as long as to clip them
+        self.parameters = list(model.parameters())  # finding them takes as long as clipping them
         self.optimizer = torch.optim.AdamW(self.parameters, lr=0.0, **how)  # each step sets the rate
         self.precision = chosen_precision(config.precision, self.device)
         # Small float16 gradients would become zero: the loss is scaled up, and the gradients down again.
@@ -106,9 +106,9 @@ class Trainer:
         self.history: list[dict[str, int | float | None]] = []
 
     def train_step(self, prepared: Prepared | None = None) -> dict[str, int | float | None]:
-        """One optimiser step, with what `prepare` gave for it; returns what ``metrics.jsonl`` records of it.
+        """Take one optimiser step, on what `prepare` returned for it; return its line of ``metrics.jsonl``.
 
-        FloatingPointError if the loss or, but in float16, its gradient is not finite; the weights stay as before.
+        FloatingPointError, with the weights unchanged, if the loss or (but in float16) its gradient is not finite.
         """
         started = time.perf_counter()
         if not self.model.training:
@@ -118,7 +118,7 @@ class Trainer:
         self.scaler.unscale_(self.optimizer)
         most = math.inf if self.config.clip_norm is None else self.config.clip_norm
         norm = distributed.full_tensor(nn.utils.clip_grad_norm_(self.parameters, most))
-        loss, right, norm = torch.cat([sums, norm[None]]).tolist()  # at once: each time a GPU is waited for
+        loss, right, norm = torch.cat([sums, norm[None]]).tolist()  # together: each call waits for the GPU
         for what, x in (("loss", loss), ("gradient", 0.0 if self.scaler.is_enabled() else norm)):
             if not math.isfinite(x):
                 raise FloatingPointError(f"the {what} became {x} at step {self.step + 1}: train more gently")
@@ -133,38 +133,38 @@ class Trainer:
             "loss": loss / tokens,
             "accuracy": right / tokens,
             "learning_rate": rate,
-            # A step whose float16 gradients overflowed is left out, and the next loss is scaled less.
+            # A step whose float16 gradients overflowed is skipped, and the next loss is scaled less.
             "gradient_norm": norm if math.isfinite(norm) else None,
             "tokens_per_second": tokens / (time.perf_counter() - started),
         }
 
     def prepare(self, step: int) -> Prepared:
-        """What this process has to compute in a step, counted from 0."""
+        """Return what this process has to compute in a step, counted from 0."""
         batch = self.batches[step]
         parts = distributed.own_parts(batch, self.config.accumulate)
         if isinstance(self.add_gradients, Replayed):
             parts = [rounded(part, self.model.config.pad_id) for part in parts]
-        if self.device.type == "cuda":  # which can then copy by itself, from memory that stays where it is
+        if self.device.type == "cuda":  # pinned memory is copied asynchronously
             with torch.cuda.device(self.device):
                 parts = [Batch(*(ids.pin_memory() for ids in part)) for part in parts]
         return int((batch.tgt_out != self.model.config.pad_id).sum()), parts
 
     def _backward(self, tokens: int, parts: list[Batch]) -> Tensor:
-        """Gradients of the loss per token, part by part; loss and right tokens of the whole batch."""
-        # What is replayed adds to the same tensors each time.
+        """Add up gradients of the loss per token, part by part; return the batch's loss and right tokens."""
+        # A replayed graph adds to the same tensors each time.
         self.optimizer.zero_grad(set_to_none=not isinstance(self.add_gradients, Replayed))
         device, dtype = self.device.type, self.parameters[0].dtype
         sums = torch.zeros(2, dtype=torch.float64 if device != "mps" else None, device=self.device)
-        # Gradients are averaged over the processes, where a sum is wanted.
+        # Gradients are averaged over the processes, but a sum is needed.
         factor = torch.full((), distributed.world_size() / tokens, dtype=dtype, device=self.device)
         for number, part in enumerate(parts, start=1):
-            # Of copies, gradients cross between processes once a step, with those of the last part.
+            # Processes with replicas exchange gradients once per step, with those of the last part.
             self.loss.require_backward_grad_sync = number == len(parts)
             sums += self.add_gradients(*part.to(self.device, non_blocking=device == "cuda"), factor)
         return distributed.summed(sums)
 
     def _add_gradients(self, *batch_and_factor: Tensor) -> Tensor:
-        """Those of a part, to what the parts before have added; its loss and right tokens."""
+        """Add the gradients of one part; return its loss and its number of right tokens."""
         *batch, factor = batch_and_factor
         with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
             loss, _, right = self.loss(Batch(*batch))
@@ -172,9 +172,9 @@ class Trainer:
         return torch.stack([loss.detach(), right])
 
     def run(self, *, progress: bool = True) -> bool:
-        """Train to the last step; True if it got there, False if Ctrl-C (or SIGTERM) came first.
+        """Train to the last step; return True if it was reached, False if Ctrl-C (or SIGTERM) came first.
 
-        Either way the checkpoint holds the last step done. A second Ctrl-C stops at once.
+        Either way the checkpoint holds the last completed step. A second Ctrl-C stops immediately.
         """
         if distributed.rank():
             torch.manual_seed(self.config.seed + 1_000_003 * distributed.rank() + self.step)  # other dropout
@@ -205,9 +205,9 @@ class Trainer:
         return self.step == self.config.steps
 
     def _prefetched(self) -> Iterator[Prepared]:
-        """Of one step after another; a thread makes the next one while this one is computed.
+        """Yield `prepare` of one step after another; a thread prepares the next while this one is computed.
 
-        A batch of the paper's size takes 21 ms of Python, for which a GPU would wait in every step.
+        A batch of the paper's size takes Python 21 ms, for which a GPU would wait in every step.
         """
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="next batch") as thread:
             coming = thread.submit(self.prepare, self.step)
@@ -227,8 +227,8 @@ class Trainer:
     def save(self) -> None:
         """Write the checkpoint, whole or not at all, and the weights alone if snapshots are kept.
 
-        All processes must call it: all gather it, process 0 writes. The file is the same whether one process
-        trained, several with a copy each, or a sharded model: any of them can go on.
+        All processes must call this: all help to gather, process 0 writes. The file is the same whether one
+        process trained, several with replicas, or several with shards: any of these can resume from it.
         """
         if self.directory is None:
             return
@@ -250,22 +250,22 @@ class Trainer:
             save_snapshot(self.directory, self.step, weights, keep=self.config.snapshots)
 
     def restore(self) -> None:
-        """Go on where the checkpoint in `directory` was written.
+        """Load the checkpoint in `directory`, to resume where it was written.
 
-        ValueError if there is none, or it is of another model, damaged, or would run code. A pitfall: models of
-        equal shapes may still compute different things.
+        ValueError if there is none, or it is another model's, damaged, or would run code. A pitfall: models
+        with weights of the same shapes may still compute different things.
         """
         path, model = self.directory / CHECKPOINT, self.model
         if not path.exists():
             raise ValueError(f"resume: expected a checkpoint, found no {path}")
-        several = distributed.world_size() > 1  # each of which then reads no more than its part
+        several = distributed.world_size() > 1  # then each reads only its part
         try:
             found = torch.load(path, map_location="cpu", weights_only=True, mmap=several)
             own = model.state_dict()
             weights = {name: distributed.sharded_as(own.get(name), x) for name, x in found["model"].items()}
             model.load_state_dict(weights)
             moments = found["optimizer"]
-            for number, state in moments["state"].items():  # numbered as the parameters are
+            for number, state in moments["state"].items():  # in the order of the parameters
                 weight = self.parameters[number]
                 state |= {name: distributed.sharded_as(weight, x) for name, x in state.items()}
             self.optimizer.load_state_dict(moments)
@@ -273,15 +273,15 @@ class Trainer:
             self.step, self.history = found["step"], found["history"]
             torch.set_rng_state(found["cpu_random_state"])
             states = found["cuda_random_states"]
-            torch.cuda.set_rng_state_all(states[: torch.cuda.device_count()])  # there may be fewer now
-        except Exception as error:  # for what was never a checkpoint, torch has all kinds of them
+            torch.cuda.set_rng_state_all(states[: torch.cuda.device_count()])  # there may be fewer GPUs now
+        except Exception as error:  # torch raises all kinds for what is not a checkpoint
             expected = "resume: expected a checkpoint of this model"
             raise ValueError(f"{expected}, got {path}: {brief(error)}") from None
 
 
 @contextmanager
 def stop_signal() -> Iterator[threading.Event]:
-    """Yields an event that the first Ctrl-C or SIGTERM sets, so that a step is never torn; the second raises.
+    """Yield an event that the first Ctrl-C or SIGTERM sets, so that no step is cut short; the second raises.
 
     A pitfall: outside the main thread no signal can be caught; there the event is never set.
     """
