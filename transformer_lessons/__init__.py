@@ -13,9 +13,9 @@ import sys
 
 __version__ = "0.1.0"
 
-# On Linux, torch's threads (GNU OpenMP) spin for milliseconds while they wait; on a busy machine that makes
-# every process several times as slow. Spinning 2,000 times, a tenth of a millisecond, costs nothing on an
-# idle machine: see `benchmarks.busy`. OpenMP reads the variable when it is loaded, together with torch.
+# On Linux, torch's threads (GNU OpenMP) spin for milliseconds while they wait; on a busy machine everything
+# then takes several times as long. Spinning 2,000 times, a tenth of a millisecond, costs nothing on an idle
+# machine: see `benchmarks.busy`. OpenMP reads the variable when it is loaded, together with torch.
 if sys.platform == "linux" and not os.environ.keys() & {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}:
     os.environ["GOMP_SPINCOUNT"] = "2000"
     if "torch" in sys.modules:

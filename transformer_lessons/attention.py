@@ -48,7 +48,7 @@ class MultiHeadAttention(nn.Module):
     to ``(batch, heads, positions, d_k)`` has the right shape but mixes positions with heads.
 
     `attention` may be replaced by another function with the same arguments that returns the output, and the
-    weights or None. A cache keeps what `keys_and_values` returns; with `look`, later queries attend to it.
+    weights or None. A cache keeps what `keys_and_values` returns, and `look` lets later queries attend to it.
 
     Raises:
         ValueError: if num_heads does not divide d_model.

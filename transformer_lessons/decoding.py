@@ -20,7 +20,7 @@ Kept, New = Float[Tensor, "batch heads keys d_k"], Float[Tensor, "batch heads ne
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Put the model into evaluation mode, without dropout; afterwards, all of it into the mode it was in."""
+    """Put the model into evaluation mode, without dropout; afterwards all of it is in its previous mode."""
     was_training = model.training
     model.eval()
     try:
@@ -47,7 +47,7 @@ class KeyValueCache:
         return k, v
 
     def keep(self, rows: Int[Tensor, " kept"]) -> None:
-        """Keep these rows, in this order; in beam search, row b is that of the hypothesis it continues."""
+        """Keep these rows, in this order: in beam search, those of the hypotheses that are continued."""
         self.k, self.v = self.k[rows], self.v[rows]
 
 
@@ -83,7 +83,7 @@ class Steps:
         return layer.add_norm_feed_forward(x, layer.feed_forward)
 
     def keep(self, rows: Int[Tensor, " kept"]) -> None:
-        """Keep these rows of the tokens so far, in this order."""
+        """Keep these rows of the tokens' caches, in this order; those of the source stay as they are."""
         for past in self.past:
             past.keep(rows)
 
@@ -117,7 +117,7 @@ def greedy(model: Transformer, src: Source, *, max_length: int) -> Written:
 
 
 def likeliest(logits: Logits, top_k: int | None = None, top_p: float = 1.0) -> Logits:
-    """The logits, with −∞ for all but the likeliest tokens: at most `top_k`, and as few as add up to `top_p`.
+    """The logits, −∞ for all but the likeliest tokens: at most `top_k`, and the fewest that reach `top_p`.
 
     Cutting by probability is nucleus sampling (Holtzman et al. 2020). A pitfall: the token that crosses `top_p`
     stays; otherwise one very likely token would leave no token at all.

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 class TokenEmbedding(nn.Module):
     """A learned vector for each token, scaled: ``E[id] · √d_model`` (§3.4).
 
-    Entries start from N(0, 1/d_model). Scaled, the vectors have unit variance, about the size of the positional
+    Entries start from N(0, 1/d_model). Scaled, the vectors have unit variance, comparable to the positional
     encoding; unscaled, as the output projection when weights are tied, they give logits of unit variance. A
     pitfall: `torch.nn.Embedding` starts from N(0, 1); scaled by √d_model, such vectors drown the positions.
     """

@@ -74,7 +74,7 @@ class BeamSearch:
     def __init__(self, model: Transformer, src: Tensor, beam_size: int, alpha: float, max_length: int):
         self.config, self.alpha, self.max_length = model.config, alpha, max_length
         self.length = self.longest = 0  # of the live hypotheses, and of the longest sentence in `said`
-        self.rows = torch.arange(len(src), device=src.device)  # of the sentences still searched for
+        self.rows = torch.arange(len(src), device=src.device)  # indices of the sentences still searched for
         self.said = src.new_full((len(src), max_length), self.config.pad_id, dtype=torch.long)
         self.tokens = src.new_full((len(src), beam_size, 1), self.config.bos_id)
         # log p of each hypothesis. At first all are the same, so only one of them may be continued.

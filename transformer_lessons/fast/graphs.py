@@ -1,6 +1,6 @@
 """CUDA graphs: a step's hundreds of small operations are captured once, then replayed together.
 
-Launching an operation takes Python about 20 µs; running it, in a small model, takes a GPU less.
+Launching an operation takes Python about 20 µs; in a small model, a GPU runs it in less.
 """
 
 import gc
@@ -21,8 +21,8 @@ def recorded(
 ) -> Callable[[], Result]:
     """A function that does work() again, on the same tensors, and returns its results in the same tensors.
 
-    Capturing runs nothing; `pool` is memory shared with other graphs. Without a GPU, `work` itself is returned.
-    A pitfall: work() must have run before, so that everything it compiles or looks up is ready.
+    Capturing runs nothing; `pool` is memory shared with other graphs. Without a GPU it is `work` itself. A
+    pitfall: work() must have run once before, so that everything it compiles or looks up is ready.
     """
     if device.type != "cuda":
         return work

@@ -1,4 +1,4 @@
-"""Weights of one byte each: a decoding step reads a quarter as much, and its products are of integers."""
+"""Weights in int8: a decoding step reads a quarter as many bytes and computes products of integers."""
 
 import torch
 from jaxtyping import Float
@@ -8,7 +8,7 @@ from transformer_lessons.fast.products import is_plain
 
 
 def rounded(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Integers q and scales s with x ≈ q · s; the largest entry of each vector is at ±127."""
+    """Integers q and scales s with x ≈ q · s; the largest entry of each vector becomes ±127."""
     scale = x.abs().amax(-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny) / 127
     return (x / scale).round_().to(torch.int8), scale
 
@@ -21,7 +21,7 @@ def int8_product(x: Tensor, weight: Tensor, bias: Tensor | None, scale: Tensor) 
 
 
 class Int8Linear(nn.Linear):
-    """``x Wᵀ + b`` with each row of W, and each vector x when it comes in, rounded to 255 levels of its own.
+    """``x Wᵀ + b`` with each row of W, and each input vector x, rounded to 255 levels of its own.
 
     ``W ≈ diag(s) Q`` with integers ``|Q| ≤ 127`` and ``s = max |row| / 127``, as in LLM.int8() (Dettmers et
     al. 2022), without its exception for outliers. Accurate to about a hundredth; for inference only.

@@ -21,10 +21,10 @@ def fused_attention(
     *,
     is_causal: bool = False,
 ) -> tuple[Float[Tensor, "*batch queries d_v"], None]:
-    """`attention.scaled_dot_product_attention` by fused kernels, which never store all weights; returns none.
+    """`attention.scaled_dot_product_attention` by fused kernels, which never store all weights.
 
-    Memory grows with the length, not its square. A pitfall: any mask rules out the fastest kernel for long
-    sentences, so there causal attention is passed on as a flag wherever the flag can express it.
+    Returns None as weights. Memory grows with the length, not its square. A pitfall: any mask rules out the
+    fastest kernel for long sentences, so for them causal attention is passed on as a flag wherever possible.
     """
     queries, keys = query.size(-2), key.size(-2)
     if is_causal and (mask is not None or queries != keys):

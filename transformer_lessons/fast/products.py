@@ -14,7 +14,7 @@ LARGE = 2**22  # multiplications; below this, calling oneDNN takes longer than i
 
 
 def is_slow(x: Tensor, weight: Tensor) -> bool:
-    """Whether ``x Wᵀ`` is large, and slower by MKL than by oneDNN."""
+    """Whether ``x Wᵀ`` is large and slower with MKL than with oneDNN."""
     is_small = x.dim() < 2 or x.numel() * len(weight) < LARGE
     if not MKL_HOLDS_BACK or is_small or torch.compiler.is_compiling():  # a compiler makes its own choice
         return False

@@ -34,7 +34,7 @@ class TrainingConfig:
     seed: int = 0  #: of initialisation, data and dropout
     tokens: int | None = None  #: instead of `batch_size`, real tokens per step, both sides (`TokenBatches`)
     #: dtype of matrix products: "float32", "bfloat16" (GPUs from compute capability 8.0 on), "float16" with a
-    #: scaled loss (older GPUs, such as a T4), or "auto", whichever is fast on the device; weights stay float32
+    #: scaled loss (older ones, such as a T4), or "auto", what is fast on the device; weights stay float32
     precision: str = "float32"
     compile: bool = False  #: let `torch.compile` fuse each kind of layer; costs half a minute at the start
     accumulate: int = 1  #: parts into which a batch is split, computed one after another to save memory

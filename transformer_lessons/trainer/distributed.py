@@ -116,7 +116,7 @@ def full_state_dict(state: dict) -> dict:
 
 
 def sharded_as(other: Tensor | None, tensor: Tensor) -> Tensor:
-    """This process's shard of a whole tensor, which every process has, sharded in the same way as `other`."""
+    """This process's shard of a tensor that every process has whole, sharded as `other` is, if it is."""
     if not hasattr(other, "full_tensor") or tensor.shape != other.shape:
         return tensor
     from torch.distributed.tensor import distribute_tensor

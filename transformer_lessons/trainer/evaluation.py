@@ -29,7 +29,7 @@ def translate(
     """Translate sentences: texts, or for a `Vocabulary` the tokens of each.
 
     Sentences of similar length share a batch, padded to its longest. ValueError for one that `source` cannot
-    encode or that exceeds max_length. A pitfall: with `extra_tokens`, a translation's limit depends on its batch.
+    encode or that exceeds max_length. A pitfall: with `extra_tokens`, the length limit depends on the batch.
 
     Args:
         beam_size: 1 for `decoding.greedy`, more for `decoding.beam`.

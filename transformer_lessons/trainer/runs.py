@@ -116,7 +116,7 @@ def new_trainer(
 
 
 def discard_run(directory: Path) -> None:
-    """Remove an earlier run's files, except its config, which will be overwritten."""
+    """Remove an earlier run's checkpoint, weights and records; its config will be overwritten."""
     for name in (checkpoints.CHECKPOINT, "metrics.jsonl", "record.json", "weights.safetensors"):
         (directory / name).unlink(missing_ok=True)
     for path in checkpoints.snapshots(directory):

@@ -1,4 +1,4 @@
-"""What a run learns: a task has its data, model sizes, training settings and an evaluation."""
+"""What a run learns: a task defines its data, model sizes, training settings and evaluation."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -71,7 +71,7 @@ class NumberWords:
         return evaluate_number_words(model, source, target, number_words.held_out(), beam_size=beam_size)
 
     def report(self, result: dict) -> list[str]:
-        """Lines that say the exact match, and what went wrong."""
+        """The lines of a report: exact match, kinds of errors, examples."""
         return [
             f"{result['exact_match']:.1%} exact match on {result['n']:,} numbers never trained on",
             *(f"{count:6} × {kind}" for kind, count in result["errors"].items()),
@@ -122,7 +122,7 @@ class TextTask:
         return {name: getattr(self, name) for name in kept}
 
     def checked(self, *, resumed: bool) -> "TextTask":
-        """The task with its files' fingerprint; ValueError or OSError if one is missing, unusable, changed."""
+        """The task with its files' fingerprint; ValueError or OSError if one is missing, bad or changed."""
         task = self if resumed else replace(self, trained_on=None)
         for name in ("source", "target"):
             if not (task.find_files or getattr(task, name)):
@@ -201,7 +201,7 @@ class TextTask:
         return {"direction": direction, **about, **scores, "beam_size": beam_size, "examples": examples}
 
     def report(self, result: dict) -> list[str]:
-        """Lines that say BLEU, with its signatures, and examples."""
+        """The lines of a report: BLEU with its signatures, and examples."""
         return [
             f"BLEU {result['bleu']:.1f} on {result['n']:,} {result['on']}, {result['direction']}",
             f"       cased:      {result['bleu']:.2f}, {result['signature']}",
@@ -263,7 +263,7 @@ def task_of(config: Path) -> Task:
 
 def batches(pairs: EncodedPairs, max_length: int, config: TrainingConfig) -> Batches:
     """The training set in batches, as the settings say; pairs that are too long are counted and left out."""
-    fits = (pairs.sizes + np.array([0, 1]) <= max_length).all(1)  # a target gets one mark more
+    fits = (pairs.sizes + np.array([0, 1]) <= max_length).all(1)  # a target gets one special token more
     say_what_is_left_out(int((~fits).sum()), len(pairs), max_length)
     pairs = pairs.chosen(fits)
     if config.tokens is None:

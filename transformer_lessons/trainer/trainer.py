@@ -38,14 +38,14 @@ Prepared = tuple[int, list[Batch]]
 
 
 class BatchLoss(nn.Module):
-    """A module, which can be parallelised, for a batch's loss, number of target tokens and number right."""
+    """A batch's loss and its numbers of target and right tokens, as a module that can be parallelised."""
 
     def __init__(self, model: Transformer, config: TrainingConfig):
         super().__init__()
         self.model, self.config = model, config
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Return these by `fast.losses`, or with `plain`, as in the chapter on training."""
+        """Return them by `fast.losses` or, if `plain`, as in the chapter on training."""
         if not self.config.plain:
             return batch_loss(self.model, batch, self.config.smoothing, compiled=self.config.compile)
         logits, pad_id = self.model(batch.src, batch.tgt_in), self.model.config.pad_id
@@ -106,9 +106,9 @@ class Trainer:
         self.history: list[dict[str, int | float | None]] = []
 
     def train_step(self, prepared: Prepared | None = None) -> dict[str, int | float | None]:
-        """Take one optimiser step, on what `prepare` returned for it; return its line of ``metrics.jsonl``.
+        """Take one optimiser step on what `prepare` returned for it; return its record for ``metrics.jsonl``.
 
-        FloatingPointError, with the weights unchanged, if the loss or (but in float16) its gradient is not finite.
+        FloatingPointError if the loss or, except in float16, its gradient is not finite; the weights stay.
         """
         started = time.perf_counter()
         if not self.model.training:
@@ -150,7 +150,7 @@ class Trainer:
         return int((batch.tgt_out != self.model.config.pad_id).sum()), parts
 
     def _backward(self, tokens: int, parts: list[Batch]) -> Tensor:
-        """Add up gradients of the loss per token, part by part; return the batch's loss and right tokens."""
+        """Add up gradients of the loss per token over all parts; return the batch's loss and right tokens."""
         # A replayed graph adds to the same tensors each time.
         self.optimizer.zero_grad(set_to_none=not isinstance(self.add_gradients, Replayed))
         device, dtype = self.device.type, self.parameters[0].dtype
@@ -205,7 +205,7 @@ class Trainer:
         return self.step == self.config.steps
 
     def _prefetched(self) -> Iterator[Prepared]:
-        """Yield `prepare` of one step after another; a thread prepares the next while this one is computed.
+        """Yield what `prepare` returns, step after step; a thread prepares the next one during each step.
 
         A batch of the paper's size takes Python 21 ms, for which a GPU would wait in every step.
         """
@@ -265,7 +265,7 @@ class Trainer:
             weights = {name: distributed.sharded_as(own.get(name), x) for name, x in found["model"].items()}
             model.load_state_dict(weights)
             moments = found["optimizer"]
-            for number, state in moments["state"].items():  # in the order of the parameters
+            for number, state in moments["state"].items():  # numbered in the order of the parameters
                 weight = self.parameters[number]
                 state |= {name: distributed.sharded_as(weight, x) for name, x in state.items()}
             self.optimizer.load_state_dict(moments)
