@@ -108,7 +108,7 @@ class Trainer:
     def train_step(self, prepared: Prepared | None = None) -> dict[str, int | float | None]:
         """Take one optimiser step on what `prepare` returned for it; return its record for ``metrics.jsonl``.
 
-        FloatingPointError if the loss or, except in float16, its gradient is not finite; the weights stay.
+        FloatingPointError, weights unchanged, if the loss or (except in float16) its gradient is not finite.
         """
         started = time.perf_counter()
         if not self.model.training:
