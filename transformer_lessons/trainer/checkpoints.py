@@ -71,7 +71,7 @@ def load_tokenisers(directory: Path) -> tuple[Tokeniser, Tokeniser]:
 def load_model(directory: Path | None = None) -> tuple[Transformer, Tokeniser, Tokeniser]:
     """Load the model that `save_model` wrote, in evaluation mode on the CPU, and its two tokenisers.
 
-    Without a directory, load the packaged model. ValueError for a folder without a model, or with a broken one.
+    Without a directory, load the packaged model. ValueError for a folder without one, or with a broken one.
     """
     directory = Path(directory or PRETRAINED)
     for name in ("config.json", "weights.safetensors"):
