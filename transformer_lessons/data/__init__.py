@@ -1,1 +1,1 @@
-"""Data to train on, and the way from text to batches of ids."""
+"""Training data, and the code that turns text into batches of ids."""

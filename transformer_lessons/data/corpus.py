@@ -1,7 +1,7 @@
-"""Texts in two languages, a sentence a line: line n of one file is the translation of line n of the other.
+"""Parallel texts, one sentence per line: line n of one file is the translation of line n of the other.
 
-What is made of them, an encoding and ids, is made once, and kept in the user's cache under a name that says
-of what. It needs ``pip install "transformer-lessons[text]"``.
+The encoding and the ids are computed once and kept in the user's cache, under names derived from the texts.
+Install the libraries with ``pip install "transformer-lessons[text]"``.
 """
 
 import gzip
@@ -23,8 +23,8 @@ from transformer_lessons.data.libraries import library
 from transformer_lessons.data.subwords import Subwords
 
 TextPair = tuple[str, str]
-VARIABLE = "TRANSFORMER_LESSONS_DATA"  # names a folder with files that are not to be fetched
-CHUNK = 10_000  # pairs that are encoded at a time, on all cores
+VARIABLE = "TRANSFORMER_LESSONS_DATA"  # names a folder with local files, used instead of downloads
+CHUNK = 10_000  # pairs encoded at a time, on all cores
 
 
 def in_chunks(items: Iterable, size: int) -> Iterator[list]:
@@ -35,9 +35,9 @@ def in_chunks(items: Iterable, size: int) -> Iterator[list]:
 
 
 def aligned(source: Path, target: Path) -> Iterator[TextPair]:
-    """The lines of both files side by side, stripped; plain, or packed as ``.gz``. Where a side is empty, none.
+    """Pairs of lines of both files, plain or ``.gz``, stripped; a pair with an empty side is skipped.
 
-    ValueError for bytes that are no UTF-8, and files of different lengths.
+    ValueError for bytes that are not UTF-8, a damaged gzip file, or files of different lengths.
     """
     for number, pair in enumerate(zip_longest(_lines(source), _lines(target))):
         if None in pair:
@@ -48,13 +48,13 @@ def aligned(source: Path, target: Path) -> Iterator[TextPair]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    r"""Lines end with \n alone: what else Python would cut at can stand within a sentence."""
+    r"""The lines of a file, cut at \n only: other characters that end lines can occur within a sentence."""
     count = 0
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
             for line in file:
                 count += 1
-                yield line.decode("utf-8-sig").strip()  # an editor may have put a mark at the beginning
+                yield line.decode("utf-8-sig").strip()  # there may be a byte order mark
     except UnicodeDecodeError as error:
         got = f"the byte {error.object[error.start]:#04x}"
         raise ValueError(f"{path}: expected UTF-8, got {got} in line {count}") from None
@@ -64,10 +64,10 @@ def _lines(path: Path) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Two files to train on, and perhaps two to be tested on.
+    """Two parallel files for training, and optionally two for testing.
 
-    Without these, every 20th pair is held out, or of large files 1,000 pairs, evenly spread. Nothing is trained
-    on whose source is held out: in small corpora, sentences come again.
+    Without test files, every 20th pair is held out, or at most 1,000 evenly spread pairs of a large corpus.
+    Pairs whose source is held out are not used for training, because small corpora repeat sentences.
     """
 
     source: Path
@@ -76,27 +76,27 @@ class Corpus:
 
     @cached_property
     def held_out(self) -> list[TextPair]:
-        """What is tested on, if there are no files for it."""
+        """The pairs for testing if there are no test files."""
         count = sum(1 for _ in aligned(self.source, self.target))
         every = max(20, math.ceil(count / 1_000))
         return list(islice(aligned(self.source, self.target), 0, None, every))
 
     def training(self) -> Iterator[TextPair]:
-        """What is trained on."""
+        """The pairs for training."""
         left_out = set() if self.test else {source for source, _ in self.held_out}
         return (pair for pair in aligned(self.source, self.target) if pair[0] not in left_out)
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of the training set, wherever its files are."""
+        """A fingerprint of the training set that does not depend on where its files are."""
         digests = map(library("pooch", extra="text").file_hash, (self.source, self.target))
         return " ".join([*digests, *(["test files"] if self.test else [])])
 
     def joint_encoding(self, vocab_size: int) -> Subwords:
         """One byte-pair encoding for both languages, learned from the whole training set (§5.1).
 
-        A pitfall: one that was learned from other sentences has other ids, and a model trained with it cannot be
-        used with this one. It has fewer tokens than `vocab_size` if the text gives no more.
+        A pitfall: an encoding learned from other sentences has other ids, so a model trained with it cannot
+        be used with this one. There are fewer than `vocab_size` tokens if the text yields no more.
         """
 
         def learn(path: Path) -> None:
@@ -106,9 +106,9 @@ class Corpus:
         return Subwords.load(self._cached(f"tokenizer-{vocab_size}.json", learn))
 
     def encoded(self, joint: Subwords) -> EncodedPairs:
-        """The training set as ids of that encoding.
+        """The training set as ids of the given encoding.
 
-        A pitfall: of millions of pairs, the first call takes minutes; of several processes one does it for all.
+        A pitfall: with millions of pairs, the first call takes minutes; one process does it for all others.
         """
 
         def encode() -> Iterator[Pair]:
@@ -119,13 +119,13 @@ class Corpus:
         return EncodedPairs.load(self._cached(name, lambda path: EncodedPairs.of(encode()).save(path)))
 
     def _with_progress(self, why: str) -> Iterator[TextPair]:
-        """The training set; if it takes long, with a bar, of which a log file gets a line every ten seconds."""
+        """The training set, with a progress bar if it takes long (in a log file, a line every 10 seconds)."""
         pause = 0.1 if sys.stderr.isatty() else 10.0
         bar = {"unit": "pair", "unit_scale": True, "mininterval": pause, "delay": 1}
         yield from tqdm(self.training(), f"the training set, read {why}", **bar)
 
     def _cached(self, name: str, make: Callable[[Path], None]) -> Path:
-        """A file in the cache. The lock is the system's: a process that is killed leaves it open."""
+        """A cached file, made if missing. The operating system releases the lock of a killed process."""
         path = cache() / "corpora" / digest(self.fingerprint) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         with library("filelock", extra="text").FileLock(f"{path}.lock"):
@@ -135,7 +135,7 @@ class Corpus:
 
 
 def named(*names: str) -> Path:
-    """The first of these files that is in the folder that the user has named; FileNotFoundError for none."""
+    """The first of these files that exists in the user's own folder; FileNotFoundError if none does."""
     folder = Path(os.environ[VARIABLE]).expanduser()
     for path in (folder / name for name in names):
         if path.is_file():
@@ -144,5 +144,5 @@ def named(*names: str) -> Path:
 
 
 def cache() -> Path:
-    """The user's folder for what can be had again."""
+    """The user's cache folder, for files that can be recreated."""
     return Path(library("pooch", extra="text").os_cache("transformer-lessons"))

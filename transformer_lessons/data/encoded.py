@@ -13,14 +13,14 @@ Pair = tuple[list[int], list[int]]
 
 
 class EncodedPairs(Sequence[Pair]):
-    """To be used as a list of pairs of lists of ids, at four bytes an id where lists take tens of bytes.
+    """A sequence of pairs of lists of ids, at four bytes per id where lists take tens of bytes.
 
-    In a file, what is not looked at stays on disk, and processes share it. A pitfall: a look-up makes new lists.
+    After `load`, unused parts stay on disk and processes share the file. A pitfall: look-ups make new lists.
 
     Args:
-        ids: of all sentences, one after another: source, target, source, target, …
-        ends: where each sentence ends in them, after a 0.
-        numbers: which pairs were chosen; None for all.
+        ids: the ids of all sentences, one after another: source, target, source, target, …
+        ends: a 0, then the position in `ids` where each sentence ends.
+        numbers: the indices of the chosen pairs; None for all.
     """
 
     def __init__(self, ids: np.ndarray, ends: np.ndarray, numbers: np.ndarray | None = None):
@@ -39,12 +39,12 @@ class EncodedPairs(Sequence[Pair]):
 
     @classmethod
     def load(cls, path: Path) -> "EncodedPairs":
-        """What `save` wrote, mapped into memory."""
+        """The pairs that `save` wrote, mapped into memory."""
         found = torch.load(path, mmap=True, weights_only=True)
         return cls(found["ids"].numpy(), found["ends"].numpy())
 
     def save(self, path: Path) -> None:
-        """Write all pairs, also those that were not chosen; the whole file or none."""
+        """Write all pairs, including those not chosen; the whole file or none."""
         with replacing(path) as temporary:
             torch.save({"ids": torch.from_numpy(self.ids), "ends": torch.from_numpy(self.ends)}, temporary)
 
@@ -58,9 +58,9 @@ class EncodedPairs(Sequence[Pair]):
 
     @property
     def sizes(self) -> np.ndarray:
-        """How many ids each pair has, source and target, a row a pair."""
+        """The numbers of source ids and target ids, one row per pair."""
         return np.diff(self.ends).reshape(-1, 2)[self.numbers]
 
     def chosen(self, which: slice | np.ndarray) -> "EncodedPairs":
-        """Some of the pairs: a slice, or True for each that stays. Nothing is copied."""
+        """Some of the pairs, chosen by a slice or a boolean mask. No ids are copied."""
         return EncodedPairs(self.ids, self.ends, self.numbers[which])

@@ -9,29 +9,29 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: Path):
-    """Yields a temporary path beside `path`; on success it is flushed to disk and takes its place.
+    """Yield a temporary path next to `path`; on success, flush the file to disk and rename it to `path`.
 
-    A pitfall: it has to be in the same folder. From another disk a rename is a copy, and can be seen half done.
+    A pitfall: it has to be in the same folder. From another disk, a rename is a copy, visible half done.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield temporary
-        with temporary.open("rb+") as file:  # Windows flushes nothing that is open for reading alone
+        with temporary.open("rb+") as file:  # Windows flushes no file opened for reading only
             os.fsync(file.fileno())
-        temporary.chmod(0o644)  # safetensors would keep the file to its owner
+        temporary.chmod(0o644)  # safetensors would let only the owner read the file
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def digest(source: str | list[str]) -> str:
-    """A short sum of a text. A pitfall: a notebook may hold a text as one string or as lines."""
+    """A short checksum of a text. A pitfall: a notebook may store a text as one string or as lines."""
     return hashlib.sha256("".join(source).strip().encode()).hexdigest()[:16]
 
 
 def brief(error: Exception) -> str:
-    """What it says, in one line, not too long."""
+    """The message of an error on one line, at most 200 characters."""
     return " ".join(str(error).split())[:200]
 
 
@@ -46,7 +46,7 @@ def read_json(path: Path) -> dict:
     """Read a JSON object; ValueError, naming the file, if it holds something else."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:  # no JSON, or no text
+    except ValueError as error:  # not JSON, or not UTF-8
         raise ValueError(f"{path}: expected JSON, got {error}") from None
     if not isinstance(content, dict):
         raise ValueError(f"{path}: expected a JSON object, got {type(content).__name__}")

@@ -1,9 +1,9 @@
 """Multi30k, English to German: captions of photographs (Elliott et al. 2016, https://arxiv.org/abs/1605.00459).
 
-29,000 pairs to train on, 1,014 to choose by, and the 1,000 of the test set of 2016. The captions come without a
-licence, so this package does not bring them: each user's machine fetches them from their public home, once, and
-holds what it got against SHA-256 sums. Where there is no network, ``TRANSFORMER_LESSONS_DATA`` names a folder
-with the six files. It needs ``pip install "transformer-lessons[text]"``.
+29,000 pairs for training, 1,014 for validation, and the 1,000 of the 2016 test set. The captions come without
+a licence, so this package does not include them: each user's machine downloads them once from their public
+source and checks their SHA-256 sums. Without a network, set ``TRANSFORMER_LESSONS_DATA`` to a folder with the
+six files. Install the libraries with ``pip install "transformer-lessons[text]"``.
 """
 
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 from transformer_lessons.data.corpus import VARIABLE, cache, named
 from transformer_lessons.data.libraries import library
 
-# The authors' repository, and a network that serves files of public repositories, where that one is out of reach.
+# The authors' repository, and a CDN for public repositories in case the first is unreachable.
 HOMES = (
     "https://github.com/multi30k/dataset/raw/master/data/task1/raw/",
     "https://cdn.jsdelivr.net/gh/multi30k/dataset@master/data/task1/raw/",
@@ -29,15 +29,15 @@ SHA256 = {
 
 
 def files(split: str) -> tuple[Path, Path]:
-    """Where the English and the German captions of a split are, downloaded if they are not here yet.
+    """The paths of the English and the German captions of a split, downloaded if necessary.
 
-    ValueError for a file of another sum; OSError if it cannot be fetched, or the folder that was named lacks it.
+    ValueError for a file with another checksum; OSError if it can neither be found nor downloaded.
     """
     return _find(f"{SPLITS[split]}.en.gz"), _find(f"{SPLITS[split]}.de.gz")
 
 
 def _find(name: str) -> Path:
-    """In the folder that was named, which is only read, or in the cache."""
+    """The path of a file, in the folder that the user named, which is only read, or in the cache."""
     if not os.environ.get(VARIABLE):
         return _fetched(name)
     path = named(name, f"multi30k/{name}")
@@ -48,7 +48,7 @@ def _find(name: str) -> Path:
 
 
 def _fetched(name: str) -> Path:
-    """From the first home that gives what is expected; pooch asks each three times, and keeps nothing else."""
+    """The path of a file from the first source that has the expected one; pooch tries each three times."""
     reasons = []
     for home in HOMES:
         fetcher = library("pooch", extra="text").create(

@@ -1,8 +1,8 @@
-"""English number words to German ones: endless training pairs that need no download.
+"""English number words and their German translations: endless training pairs that need no download.
 
-"four hundred and twenty-one" becomes "vierhunderteinundzwanzig". German says the units before the tens (one and
-twenty), so a model must look at the source out of order, and cross-attention has something to show.
-The English form is that of num2words.
+"four hundred and twenty-one" becomes "vierhunderteinundzwanzig". German says the units before the tens (one
+and twenty), so a model must look at the source out of order, and cross-attention has something to show.
+The English form is the same as in num2words.
 """
 
 import math
@@ -36,8 +36,8 @@ GERMAN_TOKENS = [*GERMAN_SMALL, *GERMAN_TENS, "hundert", "tausend", "und", "ein"
 def english(n: int) -> str:
     """The English words of a number: 421005 is "four hundred and twenty-one thousand and five".
 
-    A pitfall: after "thousand" comes a comma before hundreds and "and" before less: "one thousand, one hundred",
-    but "one thousand and one". ValueError for a number that is not 0 … 999,999.
+    A pitfall: "thousand" is followed by a comma before hundreds and by "and" before less: "one thousand, one
+    hundred", but "one thousand and one". ValueError for a number outside 0 … 999,999.
     """
     _check(n)
     for size, name in ((1000, "thousand"), (100, "hundred")):
@@ -52,9 +52,9 @@ def english(n: int) -> str:
 
 
 def german_tokens(n: int, one: str = "eins") -> list[str]:
-    """The German word of a number, in its parts: 421 is ["vier", "hundert", "ein", "und", "zwanzig"].
+    """The parts of the German word of a number: 421 is ["vier", "hundert", "ein", "und", "zwanzig"].
 
-    A pitfall: one is "eins" at the very end only, as in 101; before any other part, as in 101,000, it is "ein".
+    A pitfall: 1 is "eins" only at the very end, as in 101; before any other part, as in 101,000, it is "ein".
     """
     _check(n)
     for size, name in ((1000, "tausend"), (100, "hundert")):
@@ -79,15 +79,15 @@ def _check(n: int) -> None:
 
 
 def english_tokens(text: str) -> list[str]:
-    """Words and commas: "twenty-one thousand" is ["twenty", "one", "thousand"]; `parse` is for people's."""
+    """The words and commas of a text: ["twenty", "one", "thousand"]. User input needs `parse` instead."""
     return re.findall(r"[a-z]+|,", text)
 
 
 def parse(text: str) -> int:
-    """The number that `text` says, in digits or in English words.
+    """The number written in `text`, in digits or in English words.
 
-    Capitals are accepted, and so are missing commas, hyphens or *and*: "Four hundred five" is 405. ValueError for
-    anything that `english` would not say, such as "a hundred" or "twelve hundred", and numbers not 0 … 999,999.
+    Capitals are accepted, and so are missing commas, hyphens or *and*: "Four hundred five" is 405. ValueError
+    for what `english` would not say, such as "a hundred" or "twelve hundred", and outside 0 … 999,999.
     """
     text = text.strip().lower()
     if re.fullmatch(r"[-−+]?(\d+|\d{1,3}(,\d{3})+)", text):
@@ -114,14 +114,14 @@ def parse(text: str) -> int:
 
 @cache
 def held_out() -> tuple[int, ...]:
-    """The 1,000 numbers that no training set contains: uniform below a million, always the same ones."""
+    """The 1,000 numbers that no training set contains: uniform below a million, always the same."""
     return tuple(random.Random("held out").sample(range(LIMIT), 1000))
 
 
 def training_numbers(count: int, seed: int) -> list[int]:
-    """`count` numbers to train on, none of them held out; half uniform, half log-uniform.
+    """`count` numbers for training, none of them held out; half uniform, half log-uniform.
 
-    Uniform alone, nine in ten numbers would have six digits, and a model would hardly see a short one.
+    If all were uniform, nine in ten numbers would have six digits, and a model would hardly see a short one.
     """
     generator, excluded, numbers = random.Random(seed), set(held_out()), []
     while len(numbers) < count:
@@ -135,11 +135,11 @@ def training_numbers(count: int, seed: int) -> list[int]:
 
 
 def vocabularies() -> tuple[Vocabulary, Vocabulary]:
-    """The English and the German vocabulary. An id means one word on one side and another on the other."""
+    """The English and the German vocabulary. The same id means different words in the two."""
     return Vocabulary(ENGLISH_TOKENS), Vocabulary(GERMAN_TOKENS)
 
 
 def pairs(numbers: Iterable[int]) -> list[Pair]:
-    """Ids of the English and of the German tokens of each number, without begin and end marks."""
+    """The ids of the English and the German tokens of each number, without begin and end marks."""
     source, target = vocabularies()
     return [(source.encode(english_tokens(english(n))), target.encode(german_tokens(n))) for n in numbers]

@@ -1,6 +1,6 @@
-"""Byte-pair encoding for runs: the `tokenizers` library, kept in one file, used as `BytePairEncoding` is.
+"""Byte-pair encoding for training runs by the `tokenizers` library, with `BytePairEncoding`'s interface.
 
-It needs ``pip install "transformer-lessons[text]"``.
+It is saved as one file. Install the library with ``pip install "transformer-lessons[text]"``.
 """
 
 from collections.abc import Iterable
@@ -13,23 +13,23 @@ from transformer_lessons.data.vocabulary import BOS, EOS, PAD, Vocabulary, ids_t
 
 
 class Subwords:
-    """A byte-level byte-pair encoding of the `tokenizers` library: text to ids and back without loss.
+    """A lossless byte-level byte-pair encoding of the `tokenizers` library.
 
-    Ids: 0, 1, 2 are the special three of `Vocabulary`, which text never gives: "<eos>" in a text is five
-    characters, not an end mark. The bytes' ids are in another order than in `BytePairEncoding`.
+    Ids 0, 1, 2 are the three special tokens of `Vocabulary`. Text never produces them: "<eos>" in a text is
+    five characters, not an end mark. The bytes' ids are in another order than in `BytePairEncoding`.
 
-    `train` and `load` make one. A pitfall: ids mean nothing without their tokenizer.json: a saved model keeps it.
+    Create one with `train` or `load`. A pitfall: ids mean nothing without their tokenizer.json, so save both.
     """
 
     pad_id, bos_id, eos_id = Vocabulary.pad_id, Vocabulary.bos_id, Vocabulary.eos_id
 
     def __init__(self, tokenizer: Any):
-        tokenizer.encode_special_tokens = True  # as ordinary text
+        tokenizer.encode_special_tokens = True  # "<eos>" in a text is ordinary text
         self.tokenizer = tokenizer
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab_size: int, *, progress: bool = False) -> "Subwords":
-        """Merge frequent pairs as `BytePairEncoding.train` does, within GPT-2's words.
+        """Merge frequent pairs as `BytePairEncoding.train` does, within words as GPT-2 splits them.
 
         A pitfall: languages that share an embedding need one encoding, trained on both: ``[*english, *german]``.
         """
@@ -40,7 +40,7 @@ class Subwords:
         trainer = tokenizers.trainers.BpeTrainer(
             vocab_size=vocab_size,
             special_tokens=[PAD, BOS, EOS],
-            initial_alphabet=byte_level.alphabet(),  # every byte, also those that no text here has
+            initial_alphabet=byte_level.alphabet(),  # every byte, including those absent from these texts
             show_progress=progress,
         )
         tokenizer.train_from_iterator(texts, trainer)
@@ -52,7 +52,7 @@ class Subwords:
         tokenizers, content = library("tokenizers", extra="text"), path.read_bytes()
         try:
             return cls(tokenizers.Tokenizer.from_buffer(content))
-        except Exception as error:  # the library has no narrower one
+        except Exception as error:  # the library raises nothing narrower
             raise ValueError(f"{path}: expected a tokenizer.json, got {error}") from None
 
     def save(self, path: Path) -> None:
@@ -68,10 +68,10 @@ class Subwords:
         return self.tokenizer.encode(text, add_special_tokens=False).ids
 
     def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
-        """The ids of each of several texts, on all cores; many times as fast as one after another."""
+        """The ids of several texts, computed on all cores; many times as fast as one text at a time."""
         encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids` up to the first end mark; bytes that are no UTF-8 become �."""
+        """The text of `ids` up to the first end mark; bytes that are not valid UTF-8 become �."""
         return self.tokenizer.decode(ids_to_show(ids))

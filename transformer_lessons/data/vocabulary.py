@@ -1,4 +1,4 @@
-"""Tokens to ids and back, and sentences to padded batches."""
+"""Conversion between tokens and ids, and padding of sentences to one length."""
 
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
@@ -11,9 +11,9 @@ PAD, BOS, EOS = "<pad>", "<bos>", "<eos>"
 
 
 class Vocabulary:
-    """A fixed list of tokens; the id of a token is its place. The first three are `PAD`, `BOS`, `EOS`.
+    """A fixed list of tokens; the id of a token is its index. The first three are `PAD`, `BOS`, `EOS`.
 
-    ValueError for a token given twice. A pitfall: ids mean nothing without their vocabulary; a model keeps it.
+    ValueError for a token given twice. A pitfall: ids mean nothing without their vocabulary, so save both.
     """
 
     pad_id, bos_id, eos_id = 0, 1, 2
@@ -36,20 +36,20 @@ class Vocabulary:
             raise ValueError(f"tokens: expected tokens of the vocabulary, got {error}") from None
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        """The tokens that `ids_to_show` leaves."""
+        """The tokens of the ids that `ids_to_show` keeps."""
         return [self.tokens[number] for number in ids_to_show(ids)]
 
 
 def ids_to_show(ids: Iterable[int]) -> list[int]:
-    """The ids up to the first end mark, without padding and start marks, which is what people see."""
+    """The ids to show to people: those before the first end mark, without padding and start marks."""
     shown = takewhile(lambda number: number != Vocabulary.eos_id, ids)
     return [number for number in shown if number not in (Vocabulary.pad_id, Vocabulary.bos_id)]
 
 
 def pad(sequences: Sequence[Sequence[int]], pad_id: int) -> Int[Tensor, "batch length"]:
-    """One row for each sequence, filled up on the right with `pad_id` to the length of the longest.
+    """One row per sequence, padded on the right with `pad_id` to the length of the longest.
 
-    A pitfall: if `pad_id` is also the id of a token, `padding_mask` hides that token wherever it stands.
+    A pitfall: if `pad_id` is also the id of a token, `padding_mask` hides that token everywhere.
     """
     length = max(map(len, sequences), default=0)
     rows = [[*sequence, *[pad_id] * (length - len(sequence))] for sequence in sequences]

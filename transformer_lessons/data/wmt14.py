@@ -1,11 +1,11 @@
 """WMT14, English to German: the 4.5 million pairs that the paper trains on, and newstest2014 (§5.1, §6.1).
 
-Europarl, Common Crawl and News Commentary, and news of 2013 and 2014 to choose and to judge by (Bojar et al.
-2014, https://doi.org/10.3115/v1/W14-3302). They come without one licence for all, so this package does not bring
-them: the `datasets` library streams them from their public home, in one fixed revision, into the user's cache.
-Where there is no network, ``TRANSFORMER_LESSONS_DATA`` names a folder with a folder ``wmt14`` in it, and in that
-``train.en.gz``, ``train.de.gz``, and the same for ``validation`` and ``test``, a sentence a line (or unpacked,
-without ``.gz``). It needs ``pip install "transformer-lessons[wmt14]"``.
+Europarl, Common Crawl and News Commentary for training, news of 2013 for validation and of 2014 for testing
+(Bojar et al. 2014, https://doi.org/10.3115/v1/W14-3302). No single licence covers them, so this package does
+not include them: the `datasets` library streams a fixed revision from its public source into the user's
+cache. Without a network, set ``TRANSFORMER_LESSONS_DATA`` to a folder that contains ``wmt14/train.en.gz``,
+``wmt14/train.de.gz``, and the same for ``validation`` and ``test``, one sentence per line (or uncompressed,
+without ``.gz``). Install the libraries with ``pip install "transformer-lessons[wmt14]"``.
 """
 
 import os
@@ -23,9 +23,9 @@ PAIRS = {"train": 4_508_785, "validation": 3_000, "test": 3_003}
 
 
 def files(split: str) -> tuple[Path, Path]:
-    """Where the English and the German sentences of "train", "validation" or "test" are.
+    """The paths of the English and the German sentences of "train", "validation" or "test".
 
-    Of the training set, 1.3 GB are written at first. OSError if that fails, or the folder named lacks a file.
+    The first call for "train" writes 1.3 GB. OSError if that fails, or if the named folder lacks a file.
     """
     if os.environ.get(VARIABLE):
         english, german = (f"wmt14/{split}.{language}" for language in ("en", "de"))
@@ -52,7 +52,7 @@ def _stream(split: str, english: Path, german: Path) -> None:
             for row in tqdm(rows, f"WMT14, {split}", PAIRS[split], unit="pair", unit_scale=True):
                 for file, language in ((source, "en"), (target, "de")):
                     file.write(row["translation"][language].replace("\n", " ") + "\n")
-    except Exception as error:  # whatever the many layers below have for a network that is not there
+    except Exception as error:  # the layers below raise many kinds of error without a network
         got = f"{type(error).__name__}: {brief(error)}"
         way_out = f"Where there is no network, {VARIABLE} names a folder with the folder wmt14."
         raise OSError(f"{HOME}: expected to stream it, got {got}. {way_out}") from error

@@ -1,6 +1,6 @@
-"""A trained model for other programs (`lessons export`), and weights that were trained elsewhere.
+"""Export of trained models to other programs (`lessons export`), and import of weights trained elsewhere.
 
-The same weights under other names, in another order where a format wants one: the same values, the same tokens.
+Weights are renamed, and reordered where a format requires it; the model then gives the same tokens.
 `save` writes a model; `weights.take_over` reads one.
 """
 
@@ -14,14 +14,14 @@ FORMATS = {module.__name__.rpartition(".")[2]: module for module in (huggingface
 
 
 def save(run: Path | None, directory: Path, *, format: str) -> None:
-    """Write the model of a run, or the one that comes with the package, into a new folder, whole or not at all.
+    """Write the model of a run, or of the package if None, into a new folder, whole or not at all.
 
-    ValueError for a folder that exists, or for a model of which the format cannot express something.
+    ValueError if the folder exists, or if the format cannot express some part of the model.
     """
     if directory.exists():
         raise ValueError(f"directory: expected a new one, got {directory}, which exists")
     temporary = directory.with_name(f".{directory.name}.new")
-    rmtree(temporary, ignore_errors=True)  # what a kill has left
+    rmtree(temporary, ignore_errors=True)  # left by a killed process
     try:
         temporary.mkdir(parents=True)
         FORMATS[format].save(temporary, *load_model(run))

@@ -1,4 +1,4 @@
-"""For CTranslate2, an engine in C++ that translates on CPUs and GPUs, also with weights of eight bits."""
+"""Export to CTranslate2, a C++ engine that translates on CPUs and GPUs, also with 8-bit weights."""
 
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,9 @@ from transformer_lessons.trainer.checkpoints import TOKENISER, Tokeniser
 
 
 def save(directory: Path, model: Transformer, source: Tokeniser, target: Tokeniser) -> None:
-    """For ``ctranslate2.Translator``, which takes and gives tokens; a byte-pair encoding's file lies beside it.
+    """Write a model for ``ctranslate2.Translator``, from tokens to tokens, and any byte-pair encoding.
 
-    A pitfall: a token that it does not know counts as padding.
+    A pitfall: an unknown token counts as padding.
     """
     spec = specification(model)
     spec.register_source_vocabulary(tokens(source))
@@ -35,14 +35,14 @@ def save(directory: Path, model: Transformer, source: Tokeniser, target: Tokenis
 
 
 def tokens(tokeniser: Tokeniser) -> list[str]:
-    """In the order of their ids."""
+    """The tokens in the order of their ids."""
     if isinstance(tokeniser, Subwords):
         return [tokeniser.tokenizer.id_to_token(number) for number in range(len(tokeniser))]
     return tokeniser.tokens
 
 
 def specification(model: Transformer) -> Any:
-    """A ``TransformerSpec`` with our weights: CTranslate2 can say all that our model can."""
+    """A ``TransformerSpec`` with our weights; CTranslate2 supports every option of our model."""
     specs, c = library("ctranslate2", extra="ctranslate2").specs, model.config
     spec = specs.TransformerSpec.from_config(
         (c.num_encoder_layers, c.num_decoder_layers),
@@ -64,13 +64,13 @@ def specification(model: Transformer) -> Any:
 
 
 def embedding(side: Any, theirs: Any, ours: TransformerEmbedding) -> None:
-    """Tokens and positions; both scale by √d_model."""
+    """Copy the tokens' and positions' tables; both sides scale by √d_model."""
     theirs.weight = ours.token.weight.detach()
     side.position_encodings.encodings = ours.position.table.detach()
 
 
 def layer(theirs: Any, ours: EncoderLayer | DecoderLayer) -> None:
-    """Each part with its norm."""
+    """Copy each part of a layer with its norm."""
     attention(theirs.self_attention, ours.self_attention, self_attention=True)
     norm(theirs.self_attention.layer_norm, ours.add_norm_self.norm)
     if isinstance(ours, DecoderLayer):
@@ -82,7 +82,7 @@ def layer(theirs: Any, ours: EncoderLayer | DecoderLayer) -> None:
 
 
 def attention(theirs: Any, ours: MultiHeadAttention, *, self_attention: bool) -> None:
-    """Matrices that multiply the same vectors are one."""
+    """Copy an attention; matrices that multiply the same vectors are joined into one."""
     q, k, v = ours.W_q, ours.W_k, ours.W_v
     joined = [(q, k, v)] if self_attention else [(q,), (k, v)]
     for one, matrices in zip(theirs.linear, [*joined, (ours.W_o,)], strict=True):
@@ -90,12 +90,12 @@ def attention(theirs: Any, ours: MultiHeadAttention, *, self_attention: bool) ->
 
 
 def linear(theirs: Any, *ours: nn.Linear) -> None:
-    """Matrices, one below the other, and their biases."""
+    """Copy matrices, concatenated along their rows, and their biases."""
     theirs.weight = torch.cat([one.weight for one in ours]).detach()
     if ours[0].bias is not None:
         theirs.bias = torch.cat([one.bias for one in ours]).detach()
 
 
 def norm(theirs: Any, ours: LayerNorm) -> None:
-    """Scale and shift; ε is the same."""
+    """Copy scale and shift; ε is the same."""
     theirs.gamma, theirs.beta = ours.weight.detach(), ours.bias.detach()

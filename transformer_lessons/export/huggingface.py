@@ -1,7 +1,7 @@
-"""As a model of Hugging Face's transformers: Marian if our norms come last, Pegasus if they come first.
+"""Export to Hugging Face's transformers: as Marian for post-norm, as Pegasus for pre-norm.
 
-Both have all sines of a position before all cosines, where ours take turns. So everything that reads or writes
-the residual stream is put into that order.
+Both have all sines of a position before all cosines, where ours alternate. So every weight that reads or
+writes the residual stream is permuted into that order.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ from transformer_lessons.trainer.checkpoints import Tokeniser
 
 
 def save(directory: Path, model: Transformer, source: Tokeniser, target: Tokeniser) -> None:
-    """For ``from_pretrained``: the model, and the tokeniser; another one of the target's words in ``target/``."""
+    """Write model and tokeniser for ``from_pretrained``; a second one of the target goes into ``target/``."""
     to_huggingface(model).save_pretrained(directory)
     tokeniser(source).save_pretrained(directory)
     if target is not source:
@@ -30,7 +30,7 @@ def to_huggingface(model: Transformer) -> nn.Module:
     """A MarianMTModel, or for pre-norm a PegasusForConditionalGeneration, that gives the same logits.
 
     Raises:
-        ValueError: for learned positions, and for pre-norm with two vocabularies, which neither has.
+        ValueError: for learned positions, and for pre-norm with two vocabularies, which neither supports.
     """
     transformers, c = library("transformers", extra="huggingface"), model.config
     if c.position != "sinusoidal":
@@ -48,12 +48,12 @@ def to_huggingface(model: Transformer) -> nn.Module:
 
 
 def to_marian(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Our state dict under Marian's names, in the order of its positions."""
+    """Our state dict under Marian's names, permuted into the order of its positions."""
     return renamed({name: sines_first(name, x) for name, x in state.items()}, MARIAN)
 
 
 def sines_first(name: str, x: Tensor) -> Tensor:
-    """Rows in the new order if they write the residual stream, columns if they read it."""
+    """A weight with its rows permuted if it writes the residual stream, its columns if it reads it."""
     writes = any(part in name for part in ("W_o.", "W_2.", "norm."))
     width = x.size(0 if writes else -1)
     order = torch.cat([torch.arange(0, width, 2), torch.arange(1, width, 2)])
@@ -63,7 +63,7 @@ def sines_first(name: str, x: Tensor) -> Tensor:
 
 
 def tokeniser(ours: Tokeniser):
-    """A PreTrainedTokenizerFast of the same ids."""
+    """A PreTrainedTokenizerFast with the same ids."""
     transformers = library("transformers", extra="huggingface")
     special = {"pad_token": PAD, "bos_token": BOS, "eos_token": EOS, "split_special_tokens": True}
     it = ours.tokenizer if isinstance(ours, Subwords) else number_words_tokeniser(ours)
@@ -71,10 +71,10 @@ def tokeniser(ours: Tokeniser):
 
 
 def number_words_tokeniser(vocabulary: Vocabulary):
-    """Words and commas of a text; a German number is written as one word."""
+    """A tokeniser that splits a text into words and commas and joins a German number into one word."""
     tokenizers = library("tokenizers", extra="huggingface")
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary.ids, unk_token=PAD))
-    words = tokenizers.Regex("[a-z]+|,")  # as `number_words.english_tokens` has them
+    words = tokenizers.Regex("[a-z]+|,")  # as in `number_words.english_tokens`
     tokenizer.normalizer = tokenizers.normalizers.Lowercase()
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Split(words, "removed", invert=True)
     tokenizer.decoder = tokenizers.decoders.Fuse()

@@ -1,9 +1,9 @@
-"""As two ONNX graphs, for onnxruntime and whatever else reads them: the encoder, and one step of the decoder.
+"""Export as two ONNX graphs, for onnxruntime and others: the encoder, and one step of the decoder.
 
 ``encoder.onnx``: src ``(batch, source)`` → source_k, source_v ``(layers, batch, heads, source, d_k)``
 
-``decoder_step.onnx``: token ``(batch, 1)``, src, source_k, source_v, past_k, past_v → logits ``(batch, vocab)``,
-and the past with one position more. The first step has `bos_id` for a token and a past of length 0.
+``decoder_step.onnx``: token ``(batch, 1)``, src, source_k, source_v, past_k, past_v → logits
+``(batch, vocab)``, and the past with one more position. At first, the token is `bos_id` and the past empty.
 """
 
 import logging
@@ -25,7 +25,7 @@ SRC, SOURCE_KV, PAST_KV = {0: BATCH, 1: SOURCE}, {1: BATCH, 3: SOURCE}, {1: BATC
 
 @torch.no_grad()
 def save(directory: Path, model: Transformer, source: Tokeniser, target: Tokeniser) -> None:
-    """Both graphs, with the config and the tokenisers as a run has them."""
+    """Write both graphs, and the config and the tokenisers as a run does."""
     c, encoder, step = model.config, Encoder(model), DecoderStep(model)
     src, token = torch.full((2, 3), c.eos_id), torch.full((2, 1), c.bos_id)
     source_kv = encoder(src)
@@ -40,11 +40,11 @@ def save(directory: Path, model: Transformer, source: Tokeniser, target: Tokenis
 
 
 def write(path: Path, module: nn.Module, given: list[Tensor], inputs: dict, outputs: dict) -> None:
-    """One graph, traced with what is given; `inputs` and `outputs` name tensors, and their axes of any length."""
+    """Trace a module into one graph; `inputs` and `outputs` map names to axes that may have any length."""
     library("onnxscript", extra="onnx")
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it misses torchvision
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it complains that torchvision is missing
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # axes of one name are of one length, as they should be
+        warnings.simplefilter("ignore")  # axes of the same name have the same length, as intended
         program = torch.onnx.export(
             module.eval(),
             tuple(given),
@@ -58,19 +58,19 @@ def write(path: Path, module: nn.Module, given: list[Tensor], inputs: dict, outp
 
 
 class Encoder(nn.Module):
-    """The source, read once: what the decoder's cross-attentions look at."""
+    """The encoder, and the keys and values that the decoder's cross-attentions need from it."""
 
     def __init__(self, model: Transformer):
         super().__init__()
         self.model = model
 
     def forward(self, src: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of all layers."""
+        """The keys and the values of all decoder layers."""
         return stacked(Steps(self.model, src).source)
 
 
 class DecoderStep(nn.Module):
-    """`decoding.Steps`, with all that it keeps handed in and out."""
+    """`decoding.Steps` without state: its caches are inputs and outputs."""
 
     def __init__(self, model: Transformer):
         super().__init__()
@@ -79,8 +79,8 @@ class DecoderStep(nn.Module):
     def forward(
         self, token: Tensor, src: Tensor, source_k: Tensor, source_v: Tensor, past_k: Tensor, past_v: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The logits of what follows `token`, and the past with its keys and values."""
-        steps = Steps.__new__(Steps)  # without reading the source again
+        """The logits of the token after `token`, and the past extended by the keys and values of `token`."""
+        steps = Steps.__new__(Steps)  # does not read the source again
         steps.model, steps.length = self.model, past_k.size(3)
         steps.src_mask = padding_mask(src, self.model.config.pad_id)
         steps.source = [KeyValueCache(*both) for both in zip(source_k, source_v, strict=True)]
@@ -89,5 +89,5 @@ class DecoderStep(nn.Module):
 
 
 def stacked(caches: list[KeyValueCache]) -> tuple[Tensor, Tensor]:
-    """The keys of all layers, and the values."""
+    """The keys of all layers, stacked, and the values."""
     return torch.stack([one.k for one in caches]), torch.stack([one.v for one in caches])

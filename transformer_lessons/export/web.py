@@ -1,6 +1,6 @@
-"""As a script for the page of the live translator, which has its own implementation in ``model.js``.
+"""Export as a script for the live translator's page, which has its own implementation in ``model.js``.
 
-A script and not JSON, because a page that was opened from disk may load scripts but must not read files.
+It is a script and not JSON, because a page opened from disk may load scripts but not read files.
 """
 
 import base64
@@ -13,28 +13,28 @@ from transformer_lessons.fast.int8 import rounded
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer.checkpoints import Tokeniser
 
-SUPPORTED = {"activation": "relu", "position": "sinusoidal"}  # what model.js can do
+SUPPORTED = {"activation": "relu", "position": "sinusoidal"}  # what model.js implements
 
 
 def save(directory: Path, model: Transformer, source: Tokeniser, target: Tokeniser) -> None:
-    """``model.js``, which adds a model of this name to the page's."""
+    """Write ``model.js``, which adds a model named "model" to those of the page."""
     text = script("model", exported(model, source, target))
     (directory / "model.js").write_text(text, encoding="utf-8")
 
 
 def script(name: str, content: dict) -> str:
-    """What gives a model to the page; the page loads its own code before it."""
+    """The script that adds a model to the page, which must load its own code first."""
     values = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return f"lessons.addModel({json.dumps(name)}, {values});\n"
 
 
 def exported(model: Transformer, source: Tokeniser, target: Tokeniser, dtype: str = "int8") -> dict:
-    """A model as plain values: config, tokens, and where each parameter lies in one string of bytes (base64).
+    """A model as plain values: config, tokens, and each parameter's offset in one string of bytes (base64).
 
-    A matrix is int8, with a scale for each row: ``w ≈ q · s,  s = max |w| / 127``, so ``|w − q · s| ≤ s / 2``.
-    Vectors, one number in a hundred, stay float32, as everything does with ``dtype="float32"``. What is tied is
-    written once, under its first name, and listed under `tied`. A pitfall: one scale for a whole matrix would let
-    its largest row take the digits of all others.
+    A matrix is int8, with a scale for each row: ``w ≈ q · s,  s = max |w| / 127``, so
+    ``|w − q · s| ≤ s / 2``. Vectors, one number in a hundred, stay float32, as everything does with
+    ``dtype="float32"``. Tied weights are written once, under their first name, and listed under `tied`. A
+    pitfall: with one scale for a whole matrix, its largest row would cost all others their precision.
 
     Raises:
         ValueError: for a model with parts that the page has no code for, or without a list of tokens.
@@ -57,7 +57,7 @@ def exported(model: Transformer, source: Tokeniser, target: Tokeniser, dtype: st
         for key, tensor in parts.items():
             about = {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch.")}
             tensors[key] = {**about, "offset": len(data)}
-            # Little-endian as every machine is; a browser reads float32 only at multiples of four.
+            # Little-endian, like all current machines; a browser reads float32 only at multiples of four.
             data += tensor.contiguous().numpy().tobytes()
             data += bytes(-len(data) % 4)
     return {

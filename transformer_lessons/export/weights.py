@@ -1,4 +1,4 @@
-"""The way back: weights that were trained elsewhere, in a model of ours."""
+"""Import into our model of weights that were trained elsewhere."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from transformer_lessons.export.huggingface import to_marian
 from transformer_lessons.model import Transformer
 from transformer_lessons.oracles.names import layer_to_torch, marian_settings
 
-# Of transformers' models: computed, a second name of tied weights, and a bias that is 0 unless it was trained.
+# In transformers' models: computed positions, a second name of tied weights, a bias that is 0 unless trained.
 NOT_WEIGHTS = ("embed_positions.weight", "model.shared.weight", "final_logits_bias")
 WITHOUT_EFFECT = ("dropout", "max_position_embeddings", "bos_token_id", "forced_eos_token_id")
 
@@ -18,8 +18,8 @@ WITHOUT_EFFECT = ("dropout", "max_position_embeddings", "bos_token_id", "forced_
 def take_over(model: Transformer, theirs: nn.Module) -> None:
     """Copy the weights of a `torch.nn.Transformer`, a MarianMTModel or a PegasusForConditionalGeneration.
 
-    `torch.nn.Transformer` has no embeddings and no output projection: ours keeps its own. A pitfall: by default
-    it has a norm after each stack also in post-norm, which the paper's model and ours do not.
+    `torch.nn.Transformer` has no embeddings and no output projection: ours keeps its own. A pitfall: by
+    default it has a norm after each stack even with post-norm, unlike the paper's model and ours.
 
     Raises:
         ValueError: if theirs has other weights or other settings than ours.
@@ -45,15 +45,15 @@ def take_over(model: Transformer, theirs: nn.Module) -> None:
 
 
 def expect(name: str, ours: object, theirs: object) -> None:
-    """The same on both sides."""
+    """Raise ValueError unless a setting is the same on both sides."""
     if ours != theirs:
         raise ValueError(f"{name}: expected {ours}, as ours has it, got {theirs}")
 
 
 def undone(translate: Callable[[dict], dict], ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> dict:
-    """The state dict that `translate` makes `theirs` of, which may rename, reorder and join, but not compute.
+    """The state dict that `translate`, which may only rename, permute and concatenate, turns into `theirs`.
 
-    To see where each number goes, all numbers of ours are replaced by their places, and translated.
+    To find where each number goes, all numbers of ours are replaced by their indices and translated.
     """
     sizes = [x.numel() for x in ours.values()]
     places = torch.arange(sum(sizes)).split(sizes)

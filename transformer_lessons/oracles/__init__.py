@@ -1,7 +1,7 @@
-"""Every component beside an implementation that we did not write: ``lessons oracles`` prints the distance.
+"""Comparison of every component with independent implementations: ``lessons oracles`` prints the result.
 
-`pairs` has the one table: for each component what is ours, what is theirs, and what both are given. `measure`
-says how far apart they are, in values and gradients.
+`pairs` has the table: for each component our implementation, theirs, and the inputs of both. `measure`
+computes how far apart they are, in values and gradients.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from transformer_lessons.oracles.measure import BOUNDS, Deviation, compare
 
 @dataclass(frozen=True)
 class Case:
-    """One component, one oracle, and `make`: called with the options, it returns what `measure.compare` takes."""
+    """A component and an oracle; `make`, given the options, returns the arguments of `measure.compare`."""
 
     component: str
     oracle: str
@@ -24,12 +24,12 @@ class Case:
 
     @property
     def name(self) -> str:
-        """The component, with the options that tell this case from its like."""
+        """The component, with the options that distinguish this case from others."""
         options = ", ".join(f"{name}={value}" for name, value in self.options.items())
         return self.component + (f" ({options})" if options else "")
 
     def worst(self, dtype: torch.dtype, seeds: int = 3) -> Deviation:
-        """The largest deviations over the seeds: agreement at one may be luck. The generator stays as it was."""
+        """The largest deviations over all seeds, as agreement for one may be luck. Keeps the random state."""
         before, found = torch.get_default_dtype(), []
         torch.set_default_dtype(dtype)
         try:

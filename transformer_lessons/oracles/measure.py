@@ -1,4 +1,4 @@
-"""How far two implementations are apart: the same weights, the same inputs, the same values and gradients?"""
+"""How far apart two implementations are, in values and gradients, for the same weights and inputs."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,9 +13,9 @@ BOUNDS = {torch.float64: 1e-10, torch.float32: 1e-5}
 
 
 class Deviation(NamedTuple):
-    """``max|a − b| / max(1, max|b|)``, b the oracle's: worst of the values, and worst of the gradients (if any).
+    """The largest ``max|a − b| / max(1, max|b|)`` of values and of gradients (if any); b is the oracle's.
 
-    A pitfall: the 1 makes it absolute for small numbers; a gradient of 1e-6 throughout may be wrong altogether.
+    A pitfall: for small numbers, the 1 makes it an absolute error; gradients around 1e-6 may be all wrong.
     """
 
     value: float
@@ -23,7 +23,7 @@ class Deviation(NamedTuple):
 
 
 def distance(ours: Tensor, theirs: Tensor) -> float:
-    """``max|a − b| / max(1, max|b|)``; infinite for other shapes or dtypes, or where either is not a number."""
+    """``max|a − b| / max(1, max|b|)``; infinite if shapes or dtypes differ or the result is not a number."""
     if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
         return torch.inf
     if not theirs.numel():
@@ -52,15 +52,15 @@ def compare(
     modules: tuple[nn.Module, nn.Module] | None = None,
     translate: Callable[[dict], dict] | dict[str, str] = dict,
 ) -> Deviation:
-    """Values and, for random cotangents, the gradients of every input and of the modules' parameters.
+    """The deviation of values and, for random cotangents, of the gradients of all inputs and parameters.
 
-    A pitfall: a cotangent of ones would not see gradients that only cancel in the sum.
+    A pitfall: a cotangent of ones would not see wrong gradients that cancel in the sum.
 
     Args:
-        ours, theirs: functions of the inputs, each with a tensor or several.
-        modules: what they compute with, ours and theirs; ours is perturbed, and theirs gets its weights.
-        translate: takes our state dict to theirs, or their names by ours. It only renames, concatenates and
-            permutes, so it takes gradients along too. What it forgets is an error: loading is strict.
+        ours, theirs: functions of the inputs that return one tensor or several.
+        modules: the modules they compute with, ours and theirs; ours is perturbed, theirs gets its weights.
+        translate: a function from our state dict to theirs, or a dict of names. It only renames, concatenates
+            and permutes, so it works for gradients too. What it omits is an error: loading is strict.
     """
     if isinstance(translate, dict):
         translate = partial(renamed, names=translate)
@@ -81,7 +81,7 @@ def compare(
         torch.autograd.backward([x for x in found if x.requires_grad], cotangents)
     gradients = [distance(gradient(a), gradient(b)) for a, b in zip(given, also_given, strict=True)]
     if modules is not None:
-        # A tied parameter goes by all its names.
+        # A tied parameter is listed under all its names.
         own = mine.named_parameters(remove_duplicate=False)
         learned = translate({name: gradient(parameter) for name, parameter in own})
         wanted = {name: gradient(p) for name, p in other.named_parameters() if p.requires_grad}
@@ -90,5 +90,5 @@ def compare(
 
 
 def gradient(x: Tensor) -> Tensor:
-    """What the backward pass left there; zeros if it did not come by."""
+    """The gradient of a tensor; zeros if the backward pass did not reach it."""
     return torch.zeros_like(x) if x.grad is None else x.grad

@@ -1,4 +1,4 @@
-"""Our state dicts under other libraries' names: renamed, concatenated, reordered, never computed with."""
+"""Our state dicts under other libraries' names: renamed, concatenated and permuted, nothing else."""
 
 import torch
 from torch import Tensor
@@ -56,7 +56,7 @@ LLAMA = {
 
 
 def marian_settings(c: TransformerConfig) -> dict:
-    """Our config as Marian's, and Pegasus', call it."""
+    """Our config under the names that Marian and Pegasus use."""
     sides = {"attention_heads": c.num_heads, "ffn_dim": c.d_ff}
     return {
         "vocab_size": c.source_vocab_size,
@@ -80,7 +80,7 @@ def marian_settings(c: TransformerConfig) -> dict:
 
 
 def renamed(state: dict, names: dict[str, str]) -> dict:
-    """Every part of a name replaced, one after another; a part without a new name stays."""
+    """A state dict with all parts of its names replaced, in order; parts without a new name stay."""
     new = {}
     for name, tensor in state.items():
         for ours, theirs in names.items():
@@ -90,14 +90,14 @@ def renamed(state: dict, names: dict[str, str]) -> dict:
 
 
 def layer_to_torch(state: dict) -> dict:
-    """An attention, a layer or all layers of a model, as `torch.nn.Transformer` and its parts have them.
+    """The state of an attention, a layer or all layers of a model, under the names of `torch.nn.Transformer`.
 
-    Two pitfalls: W_q, W_k and W_v are one matrix there; an encoder layer's last norm is norm2, a decoder's norm3.
+    Two pitfalls: W_q, W_k, W_v are one matrix there; the last norm is an encoder's norm2, a decoder's norm3.
     """
     new = {}
     for name, tensor in state.items():
         if "W_k." in name or "W_v." in name:
-            continue  # they go with W_q
+            continue  # they are joined with W_q below
         if "W_q." in name:
             tensor = torch.cat([state[name.replace("W_q", f"W_{letter}")] for letter in "qkv"])
             name = name.replace("W_q.", "in_proj_")
@@ -108,12 +108,12 @@ def layer_to_torch(state: dict) -> dict:
 
 
 def halves(x: Tensor, d_k: int) -> Tensor:
-    """Rows of every head reordered: `variants.rotate` turns entries (2i, 2i + 1), Llama (i, i + d_k / 2)."""
+    """Every head's rows reordered: `variants.rotate` turns entries (2i, 2i + 1), Llama (i, i + d_k / 2)."""
     return x.unflatten(0, (-1, d_k // 2, 2)).transpose(1, 2).flatten(0, 2)
 
 
 def layer_to_llama(state: dict, d_k: int) -> dict:
-    """A layer made `variants.modern` as a LlamaDecoderLayer, or a `LanguageModel` as a Qwen3ForCausalLM."""
+    """The state of a `variants.modern` layer for LlamaDecoderLayer, of a `LanguageModel` for Qwen3."""
     turned = ("W_q.", "W_k.", "norm_q.", "norm_k.")
     is_turned = {name: name.partition("self_attention.")[2].startswith(turned) for name in state}
     state = {"model.norm.weight" if name == "norm.weight" else name: x for name, x in state.items()}

@@ -1,6 +1,6 @@
-"""The one table: what is ours, what is theirs, and what both are given.
+"""The table of comparisons: our implementation, theirs, and the inputs of both.
 
-Each function returns what `measure.compare` takes. Sizes are different primes where they can be, so that a
+Most functions return the arguments of `measure.compare`. Sizes are different primes where possible, so that a
 swapped axis cannot hide. Functions import `transformers` themselves, since the package does not require it.
 """
 
@@ -32,22 +32,22 @@ BATCH, HEADS, QUERIES, KEYS, D_K, D_V, D_FF, VOCAB = 2, 3, 7, 11, 5, 13, 23, 19
 D_MODEL = HEADS * D_K
 IDS = (torch.arange(KEYS) < torch.tensor([[11], [7]])).long()  # 1 for a token, 0 for padding
 SOURCE, EARLIER = padding_mask(IDS, 0), causal_mask(QUERIES)
-ANGLES = torch.arange(KEYS)[:, None] * 10_000.0 ** (-torch.arange(0, 14, 2).double() / 14)  # of d_k = 14
+ANGLES = torch.arange(KEYS)[:, None] * 10_000.0 ** (-torch.arange(0, 14, 2).double() / 14)  # for d_k = 14
 SIZES = {"d_model": D_MODEL, "num_heads": HEADS, "d_ff": D_FF, "dropout": 0.0, "max_length": 13}
 STACKS = {"num_encoder_layers": 2, "num_decoder_layers": 3}
 SIZES_OF_TODAY = SIZES | {"d_model": 84, "num_heads": 6, "norm_first": True}
-# Of models of today, in whose own softmax numbers are float32 whatever the dtype: PyTorch's kernel is taken.
+# For models of today. Their own softmax computes in float32 whatever the dtype, so PyTorch's kernel is used.
 TODAY = {"hidden_size": 84, "num_attention_heads": 6, "num_key_value_heads": 2, "intermediate_size": D_FF}
 TODAY |= {"attention_bias": True, "attn_implementation": "sdpa"}
 
 
 def vectors(length: int = KEYS, width: int = D_MODEL) -> Tensor:
-    """A batch of vectors, as every layer takes them."""
+    """A batch of random vectors, the input of every layer."""
     return torch.randn(BATCH, length, width)
 
 
 def qkv(queries: int = QUERIES) -> list[Tensor]:
-    """Q, K and V, split into heads."""
+    """Random Q, K and V, split into heads."""
     return [torch.randn(BATCH, HEADS, *size) for size in ((queries, D_K), (KEYS, D_K), (KEYS, D_V))]
 
 
@@ -59,12 +59,12 @@ def some_mask() -> Tensor:
 
 
 def as_numbers(mask: Tensor) -> Tensor:
-    """An additive mask of the dtype in which all is computed."""
+    """The mask as an additive one, in the dtype of all computations."""
     return additive(mask, torch.get_default_dtype())
 
 
 def output_of(attend: Callable) -> Callable:
-    """The first of what it returns."""
+    """A function that returns only the first of `attend`'s results."""
     return lambda *given, **options: attend(*given, **options)[0]
 
 
@@ -72,7 +72,7 @@ def output_of(attend: Callable) -> Callable:
 
 
 def attention(attend: Callable, mask: str) -> tuple:
-    """One form of attention under one kind of mask; an additive one is theirs, and read back for ours."""
+    """One form of attention under one kind of mask; an additive one is theirs, and converted for ours."""
     theirs = F.scaled_dot_product_attention
     if mask == "causal":
         return partial(attend, is_causal=True), partial(theirs, is_causal=True), qkv(KEYS)
@@ -82,7 +82,7 @@ def attention(attend: Callable, mask: str) -> tuple:
 
 
 def attention_gradients() -> tuple:
-    """The hand-written backward pass beside autograd's: the values compared are gradients."""
+    """The hand-written backward pass and autograd's; the values compared are gradients."""
     mask, cotangent = some_mask(), torch.randn(BATCH, HEADS, QUERIES, D_V)
     ours = lambda *x: [g.detach() for g in variants.attention_backward(*x, cotangent, mask)]
     theirs = lambda *x: torch.autograd.grad(F.scaled_dot_product_attention(*x, mask), x, cotangent)
@@ -90,33 +90,33 @@ def attention_gradients() -> tuple:
 
 
 def hard() -> tuple:
-    """Argmax attention is softmax attention with scores 10¹² times as large."""
+    """Argmax attention, and softmax attention with scores 10¹² times as large."""
     mask = some_mask()
     theirs = lambda q, k, v: F.scaled_dot_product_attention(1e12 * q.detach(), k.detach(), v, mask)
     return (lambda *x: variants.hard_attention(*x, mask)[0]), theirs, qkv()
 
 
 def quadratic(is_causal: bool, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Linear attention with its weights, φ(q)·φ(k) divided by their sums."""
+    """Linear attention computed with its weights, φ(q)·φ(k) divided by their sums."""
     weights = ((F.elu(query) + 1) @ (F.elu(key) + 1).mT).masked_fill(~SOURCE, 0.0)
     weights = weights.tril(KEYS - query.size(-2)) if is_causal else weights
     return F.normalize(weights, p=1, dim=-1) @ value
 
 
 def linear(is_causal: bool) -> tuple:
-    """Without weights."""
+    """Linear attention without weights, and its quadratic form."""
     ours = partial(variants.linear_attention, is_causal=is_causal, key_mask=SOURCE[..., 0, :])
     return ours, partial(quadratic, is_causal), qkv()
 
 
 def recurrent() -> tuple:
-    """One position after the other."""
+    """Linear attention one position after another, and its quadratic form."""
     ours = partial(output_of(variants.recurrent_linear_attention), key_mask=SOURCE[..., 0, :])
     return ours, partial(quadratic, True), qkv(KEYS)
 
 
 def rotary() -> tuple:
-    """Pairs of entries as complex numbers, times e^(i t ω)."""
+    """Rotary positions, and pairs of entries as complex numbers multiplied by e^(i t ω)."""
     turn = torch.polar(torch.ones(KEYS, 7).double(), ANGLES)
     numbers = lambda x: torch.view_as_complex(x.double().unflatten(-1, (-1, 2)))
     theirs = lambda x: torch.view_as_real(numbers(x) * turn).flatten(-2).to(x.dtype)
@@ -124,7 +124,7 @@ def rotary() -> tuple:
 
 
 def multi_head(inputs: str) -> tuple:
-    """Cross-attention, or self-attention under a mask, whose polarity is the other one there."""
+    """Cross-attention, or self-attention under a mask, whose polarity is reversed in PyTorch's module."""
     ours, theirs = MultiHeadAttention(D_MODEL, HEADS), nn.MultiheadAttention(D_MODEL, HEADS, batch_first=True)
     rest = (ours, theirs), names.layer_to_torch
     if inputs == "cross":
@@ -136,7 +136,7 @@ def multi_head(inputs: str) -> tuple:
 
 
 def grouped() -> tuple:
-    """Grouped queries beside the kernel's own grouping, with the same projections."""
+    """Grouped queries, and the kernel's own grouping with the same projections."""
     ours, theirs = (variants.GroupedQueryAttention(30, 6, 2) for _ in range(2))
 
     def by_kernel(x: Tensor) -> Tensor:
@@ -152,26 +152,26 @@ def grouped() -> tuple:
 
 
 def learned_encoding() -> tuple:
-    """Rows of nn.Embedding, added."""
+    """Learned positions, and rows of nn.Embedding that are added."""
     ours, theirs = LearnedEncoding(D_MODEL, 13), nn.Embedding(13, D_MODEL)
     rest = [vectors()], (ours, theirs), {"table": "weight"}
     return (lambda x: ours(x, 2)), (lambda x: x + theirs(torch.arange(2, 2 + KEYS))), *rest
 
 
 def token_embedding() -> tuple:
-    """Looked up by nn.Embedding, scaled by √d_model."""
+    """Token embeddings, and nn.Embedding scaled by √d_model."""
     ids, modules = torch.randint(17, (BATCH, KEYS)), (TokenEmbedding(17, D_MODEL), nn.Embedding(17, D_MODEL))
     return (lambda: modules[0](ids)), (lambda: modules[1](ids) * math.sqrt(D_MODEL)), [], modules
 
 
 def norm(ours: type, theirs: type) -> tuple:
-    """A norm over features, with an ε so large that its place shows."""
+    """A norm over features, with an ε so large that a misplaced one shows."""
     modules = ours(D_MODEL, 0.5), theirs(D_MODEL, 0.5)
     return *modules, [3 * vectors() + 2], modules
 
 
 def batch_norm(training: bool) -> tuple:
-    """Three batches, the last perhaps in evaluation, and the running statistics after two as further values."""
+    """Batch norm of three batches, the last in either mode; running statistics after two are values too."""
     ours, theirs = norms.BatchNorm(D_MODEL, 0.5, 0.3), nn.BatchNorm1d(D_MODEL, 0.5, 0.3)
 
     def outputs(norm: nn.Module, call: Callable, *batches: Tensor) -> list[Tensor]:
@@ -184,7 +184,7 @@ def batch_norm(training: bool) -> tuple:
 
 
 def feed_forward(activation: str) -> tuple:
-    """The feed-forward network as a row of PyTorch's modules."""
+    """The feed-forward network, and a sequence of PyTorch's modules."""
     middle = {"relu": nn.ReLU(), "gelu": nn.GELU()}[activation]
     theirs = nn.Sequential(nn.Linear(D_MODEL, D_FF), middle, nn.Linear(D_FF, D_MODEL))
     ours = FeedForward(D_MODEL, D_FF, activation=activation)
@@ -192,7 +192,7 @@ def feed_forward(activation: str) -> tuple:
 
 
 def loss(smoothing: float) -> tuple:
-    """Cross-entropy with a distribution that shares ε among all classes but padding; 1 − ε is the target's."""
+    """The loss, and cross-entropy with ε shared among all classes but padding, plus 1 − ε for the target."""
     targets = torch.randint(1, 17, (BATCH, KEYS)) * IDS
     goal, classes = targets.view(-1, 1), torch.arange(17)
     q = smoothing / 16 * (classes > 0) + (1 - smoothing) * (classes == goal)
@@ -202,7 +202,7 @@ def loss(smoothing: float) -> tuple:
 
 
 def paper_schedule() -> tuple:
-    """The learning rate of 60 steps."""
+    """The learning rates of 60 steps."""
     from transformers import get_inverse_sqrt_schedule
 
     optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
@@ -215,7 +215,7 @@ def paper_schedule() -> tuple:
 
 
 def torch_layer(decoder: bool, **options) -> tuple:
-    """Masks have the other polarity there. A batch has padding, in a decoder layer's source."""
+    """A layer, and PyTorch's, whose masks have the opposite polarity. The source has padding."""
     kind = nn.TransformerDecoderLayer if decoder else nn.TransformerEncoderLayer
     theirs = kind(D_MODEL, HEADS, D_FF, 0.0, batch_first=True, **options)
     ours = (DecoderLayer if decoder else EncoderLayer)(TransformerConfig(17, VOCAB, **SIZES, **options))
@@ -227,7 +227,7 @@ def torch_layer(decoder: bool, **options) -> tuple:
 
 
 def in_one_dtype(theirs: nn.Module) -> nn.Module:
-    """A module of today without norms that compute in float32 whatever the dtype: nn.RMSNorm stands in."""
+    """The module with nn.RMSNorm in place of norms that compute in float32 whatever the dtype."""
     for module in [*theirs.modules()]:
         for name, part in [*module.named_children()]:
             if type(part).__name__.endswith("RMSNorm"):
@@ -236,13 +236,13 @@ def in_one_dtype(theirs: nn.Module) -> nn.Module:
 
 
 def turns() -> tuple[Tensor, Tensor]:
-    """Cosines and sines of all angles; libraries make them in float32."""
+    """The cosines and sines of all angles in the default dtype; libraries compute them in float32."""
     twice = torch.cat([ANGLES, ANGLES], dim=-1)[None].to(torch.get_default_dtype())
     return twice.cos(), twice.sin()
 
 
 def llama_layer() -> tuple:
-    """Pre-norm, RMSNorm, SwiGLU, rotary positions and grouped queries, causal."""
+    """A causal layer with pre-norm, RMSNorm, SwiGLU, rotary positions and grouped queries."""
     from transformers import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
@@ -258,7 +258,7 @@ def llama_layer() -> tuple:
 
 
 def qwen() -> tuple:
-    """A language model with QK-norm; Qwen3's embedding is scaled here."""
+    """A language model with QK-norm; Qwen3's embeddings are scaled here, as ours are."""
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     sizes = {"num_hidden_layers": 2, "head_dim": 14, "vocab_size": VOCAB, "tie_word_embeddings": True}
@@ -272,13 +272,13 @@ def qwen() -> tuple:
 
 
 def sentences(vocab: int, *lengths: int) -> Tensor:
-    """Random ids from 3 on, padded with 0."""
+    """Random ids of at least 3, padded with 0."""
     ids = torch.randint(3, vocab, (len(lengths), max(lengths)))
     return ids * (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None])
 
 
 class TorchModel(nn.Transformer):
-    """nn.Transformer with nn.Embedding before it and nn.Linear behind it, which go by our names."""
+    """An nn.Transformer with nn.Embedding before it and nn.Linear after it, under our names."""
 
     def __init__(self, config: TransformerConfig):
         options = {"dropout": 0.0, "norm_first": config.norm_first, "batch_first": True}
@@ -294,7 +294,7 @@ class TorchModel(nn.Transformer):
             self.output.weight = target.weight
 
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
-        """Logits."""
+        """The logits."""
         hidden = {"src_key_padding_mask": src == 0, "memory_key_padding_mask": src == 0}
         hidden |= {"tgt_key_padding_mask": tgt == 0, "tgt_mask": ~causal_mask(tgt.size(1))[0, 0]}
         both = (self.source_embedding["token"], src), (self.target_embedding["token"], tgt)
@@ -303,7 +303,7 @@ class TorchModel(nn.Transformer):
 
 
 def whole_model(norm_first: bool, tying: str) -> tuple:
-    """Beside PyTorch's; logits are compared where there is a token."""
+    """The whole model and PyTorch's; logits are compared at positions with a token."""
     shared = tying == "three-way"
     options = {"norm_first": norm_first, "tie_embeddings": tying != "none", "shared_vocabulary": shared}
     config = TransformerConfig(VOCAB if shared else 17, VOCAB, **SIZES, **STACKS, **options)
@@ -314,9 +314,9 @@ def whole_model(norm_first: bool, tying: str) -> tuple:
 
 
 def marian_pair() -> tuple[Transformer, nn.Module, Callable]:
-    """Our post-norm model, a Marian of its size, and the way from our state dict to Marian's.
+    """Our post-norm model, a Marian of the same size, and a function from our state dict to Marian's.
 
-    It has a bias on the logits, of 0, and gets our positions: it would have all sines first.
+    Marian has a bias on the logits, here 0, and gets our positions; its own would have all sines first.
     """
     from transformers import MarianConfig, MarianMTModel
 
@@ -334,7 +334,7 @@ def marian_pair() -> tuple[Transformer, nn.Module, Callable]:
 
 
 def marian() -> tuple:
-    """The whole model, three-way tied; logits are compared where there is a token."""
+    """The whole model, three-way tied; logits are compared at positions with a token."""
     ours, theirs, translate = marian_pair()
     src, tgt = sentences(VOCAB, 7, 3, 5), sentences(VOCAB, 4, 11, 1)
     options = {"attention_mask": (src != 0).long(), "decoder_input_ids": tgt, "use_cache": False}
@@ -343,9 +343,9 @@ def marian() -> tuple:
 
 
 def generated(beams: int) -> tuple:
-    """The tokens themselves, of a model with large random weights, so that sentences differ.
+    """The generated tokens of a model with large random weights, so that sentences differ.
 
-    A length penalty of 0 is the one on which both agree; ``early_stopping="never"`` is our rule for the end.
+    Both agree on length penalties only at 0; ``early_stopping="never"`` is our rule for when to stop.
     """
     ours, theirs, translate = marian_pair()
     for parameter in ours.requires_grad_(False).parameters():
@@ -363,7 +363,7 @@ def generated(beams: int) -> tuple:
 
 
 def until_end(ids: Tensor) -> Tensor:
-    """Twelve columns, with zeros after a sentence's end: `generate` may fill up with another id."""
+    """Ids in twelve columns, with zeros after a sentence's end, where `generate` may have another id."""
     ids = F.pad(ids, (0, 12 - ids.size(1)))
     return ids.masked_fill((ids == 2).cumsum(1) > (ids == 2).long(), 0).double()
 
@@ -375,7 +375,7 @@ LAYERS = {"norm_first": (False, True), "activation": ("relu", "gelu")}
 KERNEL, GENERATE = "F.scaled_dot_product_attention", "transformers MarianMTModel.generate"
 PLAIN, FUSED = output_of(scaled_dot_product_attention), output_of(fused_attention)
 TILED = partial(variants.tiled_attention, tile=3)
-# Our component, their implementation, what makes the pair, and the choices of each of its options.
+# Our component, their implementation, the function that makes the pair, and the choices for its options.
 TABLE = [
     ("encodings.LearnedEncoding", "nn.Embedding", learned_encoding, {}),
     ("embeddings.TokenEmbedding", "nn.Embedding", token_embedding, {}),
