@@ -1,8 +1,8 @@
-"""What later chapters build on the canon: other parts for its places, each its chapter's final cell.
+"""Alternatives to the model's parts that later chapters build, each as in its chapter's final cell.
 
-`rotary_attention` goes into `attention.MultiHeadAttention.attention`, the modules into the places of a layer's;
-`modern` does that for all parts in which a layer of today differs from that of 2017. The other attentions take
-other arguments or give no weights back: they are to be called by themselves.
+`rotary_attention` replaces `attention.MultiHeadAttention.attention`, and the modules replace those of a
+layer; `modern` does so for all parts in which a layer of today differs from one of 2017. The other attentions
+take other arguments or return no weights, so call them directly.
 """
 
 # ruff: noqa: F401

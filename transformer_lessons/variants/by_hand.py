@@ -1,4 +1,4 @@
-"""Attention's backward pass, attention as a look-up, and attention that never holds its weights."""
+"""Attention's backward pass, attention as a look-up, and attention that never stores its weights."""
 
 import math
 
@@ -17,11 +17,11 @@ Weights = Float[Tensor, "*batch queries keys"]
 def attention_backward(
     query: Queries, key: Keys, value: Values, cotangent: Outputs, mask=None
 ) -> tuple[Queries, Keys, Values]:
-    """The gradients by query, key and value, from dO, the gradient by the output of §3.2.1's equation 1.
+    """The gradients of query, key and value, given dO, the gradient of the output of equation 1 (§3.2.1).
 
     ``dV = Wᵀ dO,  dW = dO Vᵀ,  dS = W ∘ (dW − rowsum(W ∘ dW)),  dQ = dS K / √d_k,  dK = dSᵀ Q / √d_k``
 
-    with W the weights and S the scores. A pitfall: W ∘ dW alone is no gradient; a softmax's row sums are fixed.
+    where W are the weights and S the scores. A pitfall: dS is not just W ∘ dW, as softmax fixes the row sums.
     """
     scale = math.sqrt(query.size(-1))
     _, weights = scaled_dot_product_attention(query, key, value, mask)
@@ -35,19 +35,19 @@ def attention_backward(
 
 
 def hard_attention(query: Queries, key: Keys, value: Values, mask=None) -> tuple[Outputs, Weights]:
-    """Each query takes the value of its best key alone; returns output and weights, a single 1 in each row.
+    """The output if each query takes the value of its best key only, and the weights, a single 1 per row.
 
     ``output_i = value_j with j = argmax_j query_i · key_j``: the limit of §3.2.1's softmax as the scores grow
 
-    Of equally good keys the first is taken; a query that may look nowhere gets zeros. A pitfall: the choice of j
-    is a step function, so queries and keys get no gradient. That is why the Transformer's attention is soft.
+    The first of equally good keys wins; a query that may see no key gets zeros. A pitfall: the choice of j is
+    a step function, so queries and keys get no gradient. That is why the Transformer's attention is soft.
     """
     scores = query.detach() @ key.detach().transpose(-2, -1)
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
     best = scores.argmax(dim=-1, keepdim=True)
     weights = torch.zeros_like(scores).scatter(-1, best, 1.0)
-    if mask is not None:  # a query that may look nowhere
+    if mask is not None:  # a query that may see no key
         weights = weights.masked_fill(~mask, 0.0)
     return weights @ value, weights
 
@@ -55,12 +55,12 @@ def hard_attention(query: Queries, key: Keys, value: Values, mask=None) -> tuple
 def tiled_attention(
     query: Queries, key: Keys, value: Values, mask=None, *, is_causal=False, tile=64
 ) -> Outputs:
-    """§3.2.1's equation 1 in passing: at most (queries × tile) scores at a time (Milakov and Gimelshein 2018).
+    """Equation 1 (§3.2.1), with at most (queries × tile) scores at a time (Milakov and Gimelshein 2018).
 
-    ``m' = max(m, max s),  l' = l e^(m − m') + Σ e^(s − m'),  o' = o e^(m − m') + Σ e^(s − m') v``, at last o / l
+    ``m' = max(m, max s),  l' = l e^(m − m') + Σ e^(s − m'),  o' = o e^(m − m') + Σ e^(s − m') v``, then o / l
 
-    A query that may look nowhere gets zeros. A pitfall: autograd keeps every tile for the backward pass, so in
-    training nothing is saved; a fused kernel computes them again.
+    A query that may see no key gets zeros. A pitfall: autograd keeps every tile for the backward pass, so
+    training saves no memory; a fused kernel computes the tiles again.
     """
     length = key.size(-2)
     if is_causal:

@@ -1,4 +1,4 @@
-"""A language model of today: the canon without its encoder, and how it writes."""
+"""A language model of today, which is a Transformer without an encoder, and how it generates text."""
 
 from collections.abc import Callable, Sequence
 
@@ -18,10 +18,10 @@ Ids, Logits = Int[Tensor, "batch length"], Float[Tensor, "batch length vocab"]
 
 
 class NormedQueryAttention(GroupedQueryAttention):
-    """Grouped queries whose q and k are normalised head by head, before they turn (Dehghani et al. 2023).
+    """Grouped-query attention with q and k normalised per head, before the rotation (Dehghani et al. 2023).
 
-    ``score = R_t norm(q) · R_s norm(k) / √d_k``: no longer than the two learned scales allow, so softmax cannot
-    saturate however large W_q and W_k grow. A pitfall: one norm over all heads together is another model.
+    ``score = R_t norm(q) · R_s norm(k) / √d_k``: the two learned scales bound it, so softmax cannot saturate
+    however large W_q and W_k grow. A pitfall: one norm over all heads together is a different model.
     """
 
     def __init__(self, d_model: int, num_heads: int, num_key_value_heads: int):
@@ -30,22 +30,22 @@ class NormedQueryAttention(GroupedQueryAttention):
         self.norm_k = RMSNorm(self.d_k)
 
     def keys_and_values(self, key, value):
-        """As `MultiHeadAttention.keys_and_values`, k normalised."""
+        """`MultiHeadAttention.keys_and_values` with k normalised."""
         k, v = super().keys_and_values(key, value)
         return self.norm_k(k), v
 
     def attention(self, query, key, value, mask=None, *, is_causal=False):
-        """As `rotary_attention`, q normalised."""
+        """`rotary_attention` with q normalised."""
         return rotary_attention(self.norm_q(query), key, value, mask, is_causal=is_causal)
 
 
 class LanguageModel(nn.Module):
-    """Which token comes next, in the one text there is (Radford et al. 2019, with the parts of today).
+    """A decoder-only model of the next token in a single text (Radford et al. 2019, with the parts of today).
 
-    ``logits_t = norm(x_t) Eᵀ``, where x has been through the layers and position t has seen 1 … t
+    ``logits_t = norm(x_t) Eᵀ``, where x is the layers' output and position t has seen positions 1 … t
 
-    The paper's decoder without a source is its encoder under a causal mask; `config` gives the target's sizes.
-    A pitfall: the input is also the target, one token later.
+    The paper's decoder without a source is its encoder under a causal mask; the sizes are those of the target
+    in `config`. A pitfall: the input is also the target, one token later.
     """
 
     def __init__(self, config: TransformerConfig, num_key_value_heads: int):
@@ -62,7 +62,7 @@ class LanguageModel(nn.Module):
             layer.self_attention = NormedQueryAttention(c.d_model, c.num_heads, num_key_value_heads)
 
     def forward(self, ids: Ids, past: Sequence[KeyValueCache] | None = None) -> Logits:
-        """Logits of what follows each of `ids`; with `past`, which they are added to, they come after it."""
+        """The logits of the token after each of `ids`; with `past`, the ids follow it and are added to it."""
         x = self.embedding(ids)
         for layer, kept in zip(self.layers, past or self.nothing_read(), strict=True):
             x = self.through(x, layer, kept)
@@ -73,7 +73,7 @@ class LanguageModel(nn.Module):
         return [KeyValueCache() for _ in self.layers]
 
     def through(self, x: Tensor, layer: EncoderLayer, past: KeyValueCache) -> Tensor:
-        """One layer, causal; the last of x is the last position there is."""
+        """The output of one layer, causal; the last vector of x belongs to the newest position."""
         own = layer.self_attention
         x = layer.add_norm_self(
             x, lambda y: own.look(y, *past.append(*own.keys_and_values(y, y)), is_causal=True)
@@ -85,9 +85,9 @@ class LanguageModel(nn.Module):
 def extend(
     model: LanguageModel, ids: Int[Tensor, "batch start"], choose: Callable[[Tensor], Tensor], length: int
 ) -> Ids:
-    """A text of `length` tokens that begins with `ids`: they are read at once (prefill), the rest one by one.
+    """A text of `length` tokens that begins with `ids`, read at once (prefill); the rest come one by one.
 
-    `choose` makes of ``(batch, vocab)`` logits an id each. A pitfall: each step reads all weights for one token.
+    `choose` turns logits ``(batch, vocab)`` into ids ``(batch,)``. A pitfall: each step reads all weights.
     """
     with evaluating(model):
         past, new = model.nothing_read(), ids
@@ -107,10 +107,10 @@ def speculate(
     ahead: int = 4,
     distribution: Callable[[Tensor], Tensor] = lambda logits: logits.softmax(dim=-1),
 ) -> Int[Tensor, "1 length"]:
-    """`extend`, by fewer passes through the model: a small one guesses `ahead`, the model judges all at once.
+    """`extend` with fewer passes: a small draft model guesses `ahead` tokens, the model checks all at once.
 
-    The text is distributed as the model's own, whatever the draft (Leviathan et al. 2023). `distribution` makes
-    probabilities of logits. A pitfall: what was rejected must leave both caches.
+    The text has the model's own distribution, whatever the draft (Leviathan et al. 2023). `distribution`
+    turns logits into probabilities. A pitfall: rejected tokens must be removed from both caches.
     """
     with evaluating(model), evaluating(draft):
         past, drafted = model.nothing_read(), draft.nothing_read()
@@ -132,17 +132,17 @@ def speculate(
 
 
 def unread(ids: Ids, past: Sequence[KeyValueCache]) -> Int[Tensor, "batch unread"]:
-    """The tokens that the cache does not have yet."""
+    """The tokens that are not in the cache yet."""
     return ids if past[0].k is None else ids[:, past[0].k.size(2) :]
 
 
 def accepted(
     guesses: Int[Tensor, " ahead"], p: Float[Tensor, "ahead_and_one vocab"], q: Float[Tensor, "ahead vocab"]
 ) -> tuple[int, Int[Tensor, " 1"]]:
-    """How many guesses stand, and the token that the model sets after them.
+    """The number of accepted guesses, and the model's own token after them.
 
-    A guess x stands with probability ``min(1, p(x) / q(x))``; after the first that falls, the token is drawn from
-    ``max(0, p − q)``, scaled to sum to one. Then each token is distributed as p.
+    A guess x is accepted with probability ``min(1, p(x) / q(x))``; in place of the first rejected one, a
+    token is drawn from ``max(0, p − q)``, scaled to sum to one. So each token is distributed as p.
     """
     for i, token in enumerate(guesses):
         if torch.rand(()) * q[i, token] >= p[i, token]:

@@ -1,4 +1,4 @@
-"""Linear attention (Katharopoulos et al. 2020): the sums come apart with another similarity than exp."""
+"""Linear attention (Katharopoulos et al. 2020): with a similarity other than exp, the sums factorise."""
 
 from collections.abc import Callable
 
@@ -11,13 +11,13 @@ from torch import Tensor
 def elu_plus_one(x: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
     """The usual feature map, ``φ(x) = elu(x) + 1``: positive, with a gradient everywhere.
 
-    A pitfall: φ(0) = 1, so a key that is to be hidden must be set to zero after φ, not before.
+    A pitfall: φ(0) = 1, so a hidden key must be set to zero after φ, not before.
     """
     return F.elu(x) + 1
 
 
 def with_ones(value: Float[Tensor, "*batch keys d_v"]) -> Float[Tensor, "*batch keys columns"]:
-    """The values and a last column of ones: what it sums up to are the sums of the weights."""
+    """The values with a last column of ones, which sums up to the sums of the weights."""
     return torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)
 
 
@@ -41,11 +41,11 @@ def linear_attention(
     ``output_i = φ(q_i) Σ_j φ(k_j)ᵀ v_j / φ(q_i) Σ_j φ(k_j)ᵀ``, where §3.2.1 has exp(q_i k_jᵀ / √d_k) for
     φ(q_i) φ(k_j)ᵀ
 
-    The sums over j do not depend on i: ``(φ(Q) φ(K)ᵀ) V = φ(Q) (φ(K)ᵀ V)``. With `is_causal` they grow from chunk
-    to chunk of 64 positions, the last query aligned with the last key. A pitfall: φ must not be negative.
+    The sums over j do not depend on i: ``(φ(Q) φ(K)ᵀ) V = φ(Q) (φ(K)ᵀ V)``. With `is_causal`, they accumulate
+    over chunks of 64 positions, the last query aligned with the last key. A pitfall: φ must not be negative.
 
     Args:
-        key_mask: True = may be attended to; broadcasts to ``*batch keys``. All queries share one.
+        key_mask: True = may be attended to; broadcasts to ``*batch keys``. All queries share it.
     """
     q, k, v = features_and_values(query, key, value, feature_map, key_mask)
     if not is_causal:
@@ -67,7 +67,7 @@ def linear_attention(
 def features_and_values(
     query: Tensor, key: Tensor, value: Tensor, feature_map: Callable, key_mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """φ(Q), φ(K) with zeros for hidden keys, and values with ones; in float32 at least, as the sums are long."""
+    """φ(Q), φ(K) with zeros for hidden keys, and values with ones; at least in float32, for the long sums."""
     wide = torch.promote_types(query.dtype, torch.float32)
     q, k = feature_map(query.to(wide)), feature_map(key.to(wide))
     if key_mask is not None:
@@ -88,12 +88,12 @@ def recurrent_linear_attention(
 
     ``S_t = S_{t−1} + φ(k_t)ᵀ [v_t, 1],  [a, b] = φ(q_t) S_t,  output_t = a / b``
 
-    `state` is what an earlier call returned, of one size however long the text. It cannot forget: a pitfall.
+    `state` is that of an earlier call; its size is fixed, however long the text. A pitfall: it cannot forget.
     """
     q, k, v = features_and_values(query, key, value, feature_map, key_mask)
     if state is None:
         state = q.new_zeros(*q.shape[:-2], q.size(-1), v.size(-1))
-    outputs = [q[..., :0, :] @ state]  # nothing, in case nothing comes
+    outputs = [q[..., :0, :] @ state]  # empty, in case there are no positions
     steps = (x.split(1, dim=-2) for x in (q, k, v))
     for q_t, k_t, v_t in zip(*steps, strict=True):
         state = state + k_t.mT @ v_t

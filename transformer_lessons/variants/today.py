@@ -1,4 +1,4 @@
-"""From 2017 to today: the parts that have changed, put into the places of the canon's."""
+"""From 2017 to today: the parts that have changed, and how to put them into a model."""
 
 import torch
 import torch.nn.functional as F
@@ -14,11 +14,11 @@ from transformer_lessons.variants.rotary import rotary_attention
 
 
 class SwiGLU(nn.Module):
-    """A feed-forward network whose hidden units are gated by a second map (Shazeer 2020), for §3.3's.
+    """A feed-forward network with hidden units gated by a second map (Shazeer 2020); it replaces §3.3's.
 
     ``SwiGLU(x) = (silu(x W_1) ∘ x W_3) W_2``, with silu(z) = z / (1 + e^(−z)), without biases
 
-    A pitfall: it has three matrices, so for as many parameters as `FeedForward` d_ff must be 2/3 of its d_ff.
+    A pitfall: it has three matrices; to have as many parameters as `FeedForward`, it needs 2/3 of its d_ff.
     """
 
     def __init__(self, d_model: int, d_ff: int):
@@ -28,16 +28,16 @@ class SwiGLU(nn.Module):
         self.W_3 = linear(d_model, d_ff, bias=False)
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        """Expand twice, gate, contract."""
+        """Expand twice, gate, project back."""
         return self.W_2(F.silu(self.W_1(x)) * self.W_3(x))
 
 
 class RMSNorm(nn.Module):
-    """Each vector is scaled to root mean square 1 over its features (Zhang and Sennrich 2019), for §3.1's norm.
+    """A norm that scales each vector to root mean square 1 over its features (Zhang and Sennrich 2019).
 
     ``y = γ · x / √(mean(x²) + ε)``
 
-    `norms.LayerNorm` without the mean and the shift. A pitfall: where the mean is not zero the two differ.
+    It is §3.1's `norms.LayerNorm` without mean and shift. A pitfall: if the mean is not 0, the two differ.
     """
 
     def __init__(self, d_model: int, eps: float = 1e-6):
@@ -46,7 +46,7 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        """Scale the last axis, in float32 at least."""
+        """Scale the last axis, computing at least in float32."""
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         mean_square = wide.square().mean(dim=-1, keepdim=True)
         normalised = wide * torch.rsqrt(mean_square + self.eps)
@@ -58,10 +58,10 @@ class GroupedQueryAttention(MultiHeadAttention):
 
     ``head_i = Attention(Q W_q^i, K W_k^j, V W_v^j),  j = ⌊i / g⌋,  g = num_heads / num_key_value_heads``
 
-    A cache holds the shared ones only. A pitfall: neighbours share; ``k.repeat(1, g, 1, 1)`` pairs others.
+    A cache holds only the shared heads. A pitfall: neighbours share; ``k.repeat(1, g, 1, 1)`` groups others.
 
     Raises:
-        ValueError: if num_key_value_heads does not divide num_heads, or num_heads d_model.
+        ValueError: if num_key_value_heads does not divide num_heads, or num_heads does not divide d_model.
     """
 
     def __init__(self, d_model: int, num_heads: int, num_key_value_heads: int):
@@ -73,16 +73,16 @@ class GroupedQueryAttention(MultiHeadAttention):
         self.W_v = linear(d_model, num_key_value_heads * self.d_k)
 
     def look(self, query, k, v, mask=None, is_causal=False):
-        """As `MultiHeadAttention.look`, each head of keys and values seen by its whole group."""
+        """`MultiHeadAttention.look` with each head of keys and values seen by its whole group."""
         k, v = (x.repeat_interleave(self.group, dim=1) for x in (k, v))  # (batch, heads, keys, d_k)
         return super().look(query, k, v, mask, is_causal)
 
 
 def modern(model: nn.Module, num_key_value_heads: int) -> nn.Module:
-    """The layer or model itself, with the parts of today: RMSNorm, SwiGLU, grouped queries, rotary positions.
+    """The same layer or model with the parts of today: RMSNorm, SwiGLU, grouped queries, rotary positions.
 
-    The fifth change, pre-norm, is the canon's own switch, ``norm_first``. A pitfall: the new parts have new
-    weights, so this comes before training, and before the model moves to a device.
+    The fifth change, pre-norm, is an option of the original model, ``norm_first``. A pitfall: the new parts
+    have new weights, so call this before training and before moving the model to a device.
     """
     for module in [*model.modules()]:
         for name, part in [*module.named_children()]:
@@ -90,12 +90,12 @@ def modern(model: nn.Module, num_key_value_heads: int) -> nn.Module:
         if isinstance(module, EncoderLayer | DecoderLayer):
             module.self_attention.attention = rotary_attention
         if isinstance(module, TransformerEmbedding):
-            module.position = None  # attention sees to it
+            module.position = None  # attention adds positions instead
     return model
 
 
 def of_today(part: nn.Module, num_key_value_heads: int) -> nn.Module:
-    """What has taken the part's place; for most, it is the part itself."""
+    """The modern replacement of a part; for most parts, the part itself."""
     if isinstance(part, LayerNorm):
         return RMSNorm(len(part.weight))
     if isinstance(part, FeedForward):
