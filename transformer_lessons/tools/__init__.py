@@ -1,1 +1,1 @@
-"""The `lessons` command and what looks at models and notebooks: costs, drawings, attention maps, submissions."""
+"""The `lessons` command, and tools for costs, drawings, attention maps and submitted notebooks."""

@@ -1,4 +1,4 @@
-"""Where every attention of a model looks."""
+"""The weights of every attention in a model."""
 
 from contextlib import ExitStack
 from unittest.mock import patch
@@ -16,7 +16,7 @@ def attention_maps(
 ) -> dict[str, Float[Tensor, "batch heads queries keys"]]:
     """Run ``model(*inputs, **options)`` and return every `MultiHeadAttention`'s weights by its name in the model.
 
-    A pitfall: weights stored on a module hold the whole graph of the last call alive; here modules keep nothing.
+    A pitfall: weights stored on a module keep the whole graph of its last call alive; none are stored here.
     """
     modules = {name: part for name, part in model.named_modules() if isinstance(part, MultiHeadAttention)}
     maps = {}
@@ -24,7 +24,7 @@ def attention_maps(
     def keeping(name, attend):
         def attention(*given, **options):
             output, weights = attend(*given, **options)
-            if weights is None:  # a fused kernel never has them
+            if weights is None:  # a fused kernel never computes them
                 output, weights = scaled_dot_product_attention(*given, **options)
             maps[name] = weights
             return output, weights

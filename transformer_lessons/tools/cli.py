@@ -1,7 +1,7 @@
 """The command line: ``lessons …``, also ``python -m transformer_lessons …``.
 
-Results go to standard output; progress and complaints to standard error. Exit codes: 0 done, 1 something is
-wrong with this installation (`doctor`, `oracles`) or with a notebook (`check-submission`), 2 a bad argument or
+Results go to standard output; progress and errors to standard error. Exit codes: 0 done, 1 something is wrong
+with this installation (`doctor`, `oracles`) or with a notebook (`check-submission`), 2 a bad argument or
 input (one line says which), 130 interrupted.
 """
 
@@ -37,22 +37,22 @@ PLAIN = "compute as the chapters do, without `fast`"
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that complains in one line."""
+    """An argument parser that reports an error in one line."""
 
     def error(self, message: str):
-        """Print one line and leave with exit code 2."""
+        """Print one line and exit with code 2."""
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code."""
+    """Run one command and return its exit code."""
     chosen = make_parser().parse_args(arguments)
     try:
         return chosen.run(chosen) or 0
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader of our output has gone (`lessons translate | head`); Python must not complain at exit.
+        # The reader of our output is gone (`lessons translate | head`); Python must not complain at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, OSError, ImportError, FloatingPointError) as error:
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> Parser:
-    """All commands and their arguments."""
+    """The parser of all commands and their arguments."""
     parser = Parser(prog="lessons", description="Train, test and use the Transformer of the course.")
     parser.add_argument("--version", action="version", version=f"transformer-lessons {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -113,7 +113,7 @@ def make_parser() -> Parser:
 
 
 def add_train_arguments(command: Parser) -> None:
-    """What ``lessons train`` takes."""
+    """Add the arguments of ``lessons train``."""
     command.add_argument("--task", choices=TASKS, help="what to learn (number-words)")
     two, own = ("SOURCE", "TARGET"), command.add_argument_group("text of your own (--task text)")
     own.add_argument("--source", metavar="FILE", help="a sentence a line, plain or .gz")
@@ -141,7 +141,7 @@ def add_train_arguments(command: Parser) -> None:
 
 
 def run_of(directory: Path | None) -> Path | None:
-    """The run named, or the one trained here; None is the model that comes with the package."""
+    """The given run, or the one trained here; None means the model that comes with the package."""
     if directory is None and (DEFAULT_DIRECTORY / "weights.safetensors").is_file():
         directory = DEFAULT_DIRECTORY
     print(f"model: {directory or 'the one that comes with the package'}", file=sys.stderr)
@@ -149,7 +149,7 @@ def run_of(directory: Path | None) -> Path | None:
 
 
 def chosen_model(directory: Path | None, *, plain: bool = True, int8: bool = False) -> tuple[Task, tuple]:
-    """The task, and model and tokenisers: of the run named, of the one trained here, or those in the package."""
+    """The task, and the model and tokenisers of the given run, the one trained here, or the package."""
     directory = run_of(directory)
     parts = load_model(directory)
     if not plain:
@@ -160,7 +160,7 @@ def chosen_model(directory: Path | None, *, plain: bool = True, int8: bool = Fal
 
 
 def evaluate(chosen: argparse.Namespace) -> None:
-    """``lessons evaluate``."""
+    """Run ``lessons evaluate``."""
     files = (chosen.source, chosen.target)
     if files.count(None) == 1:
         raise ValueError("source: expected two files, --source and --target, got one")
@@ -171,7 +171,7 @@ def evaluate(chosen: argparse.Namespace) -> None:
 
 
 def translate(chosen: argparse.Namespace) -> int:
-    """``lessons translate``."""
+    """Run ``lessons translate``; return 2 if a line could not be read."""
     task, parts = chosen_model(chosen.model, plain=chosen.plain, int8=chosen.int8)
     if chosen.text:
         print(*translations(task, parts, [read(task, parts, " ".join(chosen.text))], chosen.beam))
@@ -188,13 +188,13 @@ def translate(chosen: argparse.Namespace) -> int:
                 print(f"lessons translate: line {number}: {error}", file=sys.stderr)
         found = translations(task, parts, [*readable.values()], chosen.beam)
         answers = dict(zip(readable, found, strict=True))
-        # A line that could not be read gives an empty one, so that input and output stay side by side.
+        # A line that could not be read gives an empty one, so that input and output stay aligned.
         print(*(answers.get(number, "") for number, _ in lines), sep="\n", flush=True)
     return 0 if is_fine else 2
 
 
 def read(task: Task, parts: tuple, text: str) -> str | list[str]:
-    """The sentence, if it is one for this task and model."""
+    """The sentence in a text; ValueError if the task cannot read it or it is too long for the model."""
     sentence, (model, source, _) = task.read(text), parts
     most, got = model.config.max_length, len(source.encode(sentence))
     if got > most:
@@ -203,13 +203,13 @@ def read(task: Task, parts: tuple, text: str) -> str | list[str]:
 
 
 def export(chosen: argparse.Namespace) -> None:
-    """``lessons export``."""
+    """Run ``lessons export``."""
     save(run_of(chosen.model), chosen.directory, format=chosen.format)
     print(f"{chosen.directory}: {chosen.format}")
 
 
 def check_submission(chosen: argparse.Namespace) -> int:
-    """``lessons check-submission``: 0 if nothing is to be done, 1 if something is."""
+    """Run ``lessons check-submission``; return 1 if there is something to do, else 0."""
     found = problems_of(chosen.file)
     if not chosen.no_run:
         print(f"running {chosen.file} from top to bottom …", file=sys.stderr)
@@ -222,7 +222,7 @@ def check_submission(chosen: argparse.Namespace) -> int:
 
 
 def doctor(chosen: argparse.Namespace) -> int:
-    """``lessons doctor``: what is installed here; exit code 1 if something is wrong with it."""
+    """Run ``lessons doctor``: print what is installed; return 1 if something is wrong with it."""
     facts = {**versions(choose_device("auto")), "threads": str(torch.get_num_threads())}
     facts |= {name: version(name) for name in ("numpy", "jaxtyping", "safetensors", "tqdm")}
     for name, value in facts.items():
@@ -236,7 +236,7 @@ def doctor(chosen: argparse.Namespace) -> int:
 
 
 def oracles(chosen: argparse.Namespace) -> int:
-    """``lessons oracles``: exit code 1 if a component is out of bounds; what lacks a library is skipped."""
+    """Run ``lessons oracles``; return 1 if a component is out of bounds. Skip cases that lack a library."""
     line = "{:57} {:48} {:>7}  {:>7}   {:>7}  {:>7}  {}"
     print(line.format("component", "oracle", "float64", "", "float32", "", ""))
     print(line.format("", "", *["value", "grad."] * 2, ""))
@@ -252,7 +252,7 @@ def oracles(chosen: argparse.Namespace) -> int:
             continue
         is_fine = all(is_within(deviation, dtype) for dtype, deviation in both.items())
         outside += not is_fine
-        # A dash is no gradient at all, of tokens or learning rates; 0.0 is one that agrees to the last bit.
+        # A dash means no gradient (of tokens or learning rates); 0.0 means that it agrees to the last bit.
         numbers = ["–" if x is None else f"{x:.1e}" for deviation in both.values() for x in deviation]
         print(line.format(case.name, case.oracle, *numbers, "" if is_fine else "OUT OF BOUNDS"), flush=True)
     bounds = "(1e-10 in float64, 1e-5 in float32)"

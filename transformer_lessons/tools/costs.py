@@ -1,7 +1,7 @@
-"""What a model costs, from its config: parameters, operations, bytes, and time on a card.
+"""The costs of a model, from its config: parameters, operations, bytes, and time on a GPU.
 
-Parameters, operations and caches are counted by the formulas that chapters 11, 12 and 17 derive. What training
-holds is measured, in a step whose tensors have sizes and no numbers.
+Parameters, operations and caches are counted by the formulas that chapters 11, 12 and 17 derive. The memory
+of training is measured, in a step with fake tensors, which have sizes but no numbers.
 """
 
 import weakref
@@ -26,9 +26,9 @@ from transformer_lessons.model import Transformer
 
 @dataclass(frozen=True)
 class BatchShape:
-    """So many pairs of sentences, padded to these lengths: padding counts, since it is computed with.
+    """The number of sentence pairs in a batch, and their lengths with padding, which is computed too.
 
-    `projected`: target positions of the whole batch that are projected to the vocabulary; all, unless given.
+    `projected`: target positions of the whole batch that are projected to the vocabulary; all by default.
     """
 
     sentences: int
@@ -59,11 +59,11 @@ def parameters(config: TransformerConfig) -> int:
 
 
 class Operations(NamedTuple):
-    """Floating-point operations in matrix products, a multiplication and an addition being two.
+    """Floating-point operations in matrix products; a multiplication and an addition are two.
 
-    Of all attentions' W_q, W_k, W_v and W_o; of queries with keys and weights with values, the part that is
-    quadratic in the length; of feed-forward networks; and of the projection to the vocabulary. A pitfall: norms,
-    sums and softmax are no matrix products: few operations, but more of the time.
+    They are those of W_q, W_k, W_v and W_o in all attentions; of queries with keys and weights with values,
+    quadratic in the length; of feed-forward networks; and of the projection to the vocabulary. A pitfall:
+    norms, sums and softmax are not matrix products: they have few operations but take more of the time.
     """
 
     projections: int
@@ -73,20 +73,20 @@ class Operations(NamedTuple):
 
     @property
     def layers(self) -> int:
-        """Those of encoder and decoder, which is what checkpointing computes again."""
+        """The operations of encoder and decoder, which activation checkpointing computes again."""
         return self.projections + self.scores + self.feed_forward
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The operations of all parts."""
         return self.layers + self.output
 
 
 def forward_operations(config: TransformerConfig, shape: BatchShape) -> Operations:
     """The operations of a forward pass, exactly those that PyTorch's `FlopCounterMode` counts (chapter 11).
 
-    A matrix of M entries costs ``2 M`` for each vector; attention between n queries and m keys ``4 n m d``. A
-    pitfall: causal attention counts in full, though a kernel may leave out the half that is hidden.
+    A matrix of M entries costs ``2 M`` per vector, attention between n queries and m keys ``4 n m d``. A
+    pitfall: causal attention counts in full, though a kernel may skip the half that is hidden.
     """
     encoder, decoder, d = config.num_encoder_layers, config.num_decoder_layers, config.d_model
     sources, targets = shape.sentences * shape.source, shape.sentences * shape.target
@@ -103,22 +103,22 @@ def forward_operations(config: TransformerConfig, shape: BatchShape) -> Operatio
 def training_operations(config: TransformerConfig, shape: BatchShape, *, recompute: bool = False) -> int:
     """The operations of a training step: forward, and twice as many backward.
 
-    Each product ``X W`` has two in the backward pass, for the gradients of X and of W. With `recompute` every
-    layer is computed again: four times forward instead of three, but for the output (and with pre-norm for W_2,
-    which nothing after it needs).
+    Each product ``X W`` has two in the backward pass, for the gradients of X and of W. With `recompute`, all
+    but the output is computed again: four times the forward pass instead of three. With pre-norm this counts
+    too much, since W_2 is not applied again: nothing after it needs its result.
     """
     forward = forward_operations(config, shape)
     return 3 * forward.total + (forward.layers if recompute else 0)
 
 
 def cache_bytes(config: TransformerConfig, shape: BatchShape, precision: str = "float32") -> int:
-    """The keys and values that decoding keeps (17.4): ``2 · N · sentences · (target + source) · d`` numbers."""
+    """The bytes of decoding's keys and values (17.4): ``2 N · sentences · (target + source) · d`` numbers."""
     positions = shape.sentences * (shape.target + shape.source)
     return 2 * config.num_decoder_layers * positions * config.d_model * getattr(torch, precision).itemsize
 
 
 class Held(TorchDispatchMode):
-    """The bytes of numbers (and of what dropout keeps) in tensors made inside: now, and at most."""
+    """A counter of the bytes of floating-point tensors and dropout masks made inside: now, and at most."""
 
     def __init__(self):
         super().__init__()
@@ -138,15 +138,15 @@ class Held(TorchDispatchMode):
         return result
 
     def free(self, key: int) -> None:
-        """It is gone."""
+        """Subtract a storage that no longer exists."""
         self.now -= self.sizes.pop(key)
 
 
 class TrainingMemory(NamedTuple):
-    """Bytes of tensors in a training step; the allocator's and the libraries' own come on top.
+    """The bytes of tensors in a training step; those of the allocator and the libraries come on top.
 
-    `parameters` are weights, gradients and AdamW's two moments, in float32; `encoder`, `decoder` and `loss` what
-    each saves for the backward pass (with autocast, copies of matrices too); `peak` is the most at one time.
+    `parameters` are weights, gradients and AdamW's two moments, in float32; `encoder`, `decoder` and `loss`
+    what each saves for the backward pass (with autocast, copies of matrices too); `peak` is the maximum.
     """
 
     parameters: int
@@ -157,12 +157,12 @@ class TrainingMemory(NamedTuple):
 
     @property
     def saved(self) -> int:
-        """What the graph holds between forward and backward."""
+        """The bytes that the graph holds between forward and backward."""
         return self.encoder + self.decoder + self.loss
 
     @property
     def moved(self) -> int:
-        """What a step moves at least, as each of these bytes is written once and read once."""
+        """The bytes that a step moves at least, as each of these is written once and read once."""
         return 2 * (self.parameters + self.saved)
 
 
@@ -170,9 +170,9 @@ class TrainingMemory(NamedTuple):
 def training_memory(
     config: TransformerConfig, shape: BatchShape, precision: str = "float32", *, recompute: bool = False
 ) -> TrainingMemory:
-    """What a step of the Trainer with AdamW holds, measured on tensors that have sizes and no numbers.
+    """The memory of a Trainer step with AdamW, measured on fake tensors, which have sizes but no numbers.
 
-    In "bfloat16" or "float16" weights, gradients and moments stay in float32. `recompute` keeps layers' inputs.
+    In "bfloat16" or "float16", weights, gradients and moments stay float32. `recompute` keeps layers' inputs.
     """
     with FakeTensorMode(), Held() as held:
         model = accelerate(Transformer(config))
@@ -187,7 +187,7 @@ def training_memory(
             at.append(held.now)
             hidden = model.decode(tgt, memory, src_mask)
             del memory
-            at.append(held.now - hidden.nbytes)  # if anything keeps it, it is the loss
+            at.append(held.now - hidden.nbytes)  # if anything keeps `hidden`, the loss does
             hidden, targets = hidden.flatten(0, 1)[: shape.outputs], tgt.flatten()[: shape.outputs]
             loss, _ = hidden_loss(model, hidden, targets)
             del hidden
@@ -198,7 +198,7 @@ def training_memory(
 
 
 class Card(NamedTuple):
-    """What a data sheet says: a precision, operations a second in its products, bytes a second, bytes."""
+    """A data sheet: a precision, operations per second of products in it, bytes per second, bytes."""
 
     precision: str
     rate: float
@@ -206,7 +206,7 @@ class Card(NamedTuple):
     memory: float
 
 
-# At best, dense; the data sheets are named on the page "What a Transformer costs".
+# Peak rates, dense; the data sheets are named on the page "What a Transformer costs".
 CARDS = {
     "P100": Card("float32", 9.5e12, 732e9, 16e9),  # the rate that the paper assumes (footnote 5)
     "T4": Card("float16", 65e12, 300e9, 16e9),
@@ -219,10 +219,10 @@ CARDS = {
 def training_seconds(
     config: TransformerConfig, shape: BatchShape, card: Card, *, utilisation: float
 ) -> float:
-    """Of a training step of one card: ``max(operations / (rate · utilisation), bytes moved / bandwidth)``.
+    """The time of a training step: ``max(operations / (rate · utilisation), bytes moved / bandwidth)``.
 
-    The arithmetic or the moving, whichever takes longer (the roofline of Williams et al. 2009). Two pitfalls: the
-    utilisation is an assumption; and cards that share a batch exchange gradients, which is not in it.
+    The arithmetic or the memory traffic, whichever takes longer (the roofline of Williams et al. 2009). Two
+    pitfalls: the utilisation is an assumption; and gradients that several cards exchange are not included.
     """
     arithmetic = training_operations(config, shape) / (card.rate * utilisation)
     return max(arithmetic, training_memory(config, shape, card.precision).moved / card.bandwidth)
@@ -231,10 +231,10 @@ def training_seconds(
 def decoding_seconds(
     config: TransformerConfig, shape: BatchShape, card: Card, *, utilisation: float
 ) -> float:
-    """Of the step of decoding that fills the last of ``target`` slots of each sentence's cache, as above.
+    """The time, as above, of the decoding step that fills the last of ``target`` slots in each cache.
 
-    The matrices of the decoder and of the output are read once for all sentences, a cache is each sentence's own.
-    W_k and W_v of cross-attention are not among them: they have made their keys and values before.
+    The matrices of the decoder and the output are read once for all sentences, but each sentence has its own
+    cache. W_k and W_v of cross-attention are not included: their keys and values were computed before.
     """
     d, layers = config.d_model, config.num_decoder_layers
     matrices = layers * (6 * d * d + 2 * d * config.d_ff) + d * config.target_vocab_size

@@ -1,8 +1,8 @@
-"""The book's drawings: a few shapes, one palette, one size of type, light and dark from one drawing.
+"""The book's drawings: a few shapes, one palette, one type size; light and dark pages use the same drawing.
 
-A panel is laid out by matplotlib in units of one phone pixel, `WIDTH` across, and becomes SVG whose colours are
-CSS variables. A `Drawing` sets panels side by side, on a phone below each other, with a number, a caption and an
-alternative text. Symbols are written `d_k` and `10^5`, or `x_{ij}`, and set as formulas everywhere.
+A panel is laid out by matplotlib in units of one phone pixel, `WIDTH` across, and becomes SVG whose colours
+are CSS variables. A `Drawing` puts panels side by side (stacked on a phone) with a number, a caption and an
+alternative text. Symbols are written `d_k`, `10^5` or `x_{ij}` and typeset as formulas everywhere.
 """
 
 import io
@@ -23,7 +23,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from transformer_lessons.tools.svg import PALETTE, compact, figure, plain, tick
 
 WIDTH, TEXT, SMALL, LINE, TINT, HEAD = 340, 11.5, 10, 1.3, 0.14, "-|>,head_length=5.5,head_width=2.8"
-SERIES = ("query", "key", "value", "decoder", "encoder", "residual")  # a plot's lines, unless they get a role
+SERIES = ("query", "key", "value", "decoder", "encoder", "residual")  # of a plot's lines, unless given a role
 get_named_colors_mapping().update({role: light for role, (light, _) in PALETTE.items()})  # color="query"
 _LOOK = ("axes", "figure", "font", "grid", "patch", "path", "savefig", "svg", "text", "xtick", "ytick")
 _OURS = {key: value for key, value in mpl.rcParamsDefault.items() if key.startswith(_LOOK)}
@@ -31,7 +31,7 @@ ours = mpl.rc_context(_OURS | {"svg.fonttype": "none", "svg.hashsalt": ""})  # w
 
 
 class Shape(NamedTuple):
-    """Where something was drawn. Arrows start and end at the middles of its sides."""
+    """The rectangle in which something was drawn. Arrows start and end at the middles of its sides."""
 
     x: float
     y: float
@@ -45,12 +45,12 @@ class Shape(NamedTuple):
 
 
 def number(value, digits=2):
-    """As it stands in a cell: a true minus, no minus zero."""
+    """A number as the text of a cell, with a true minus sign and without minus zero."""
     return f"{round(float(value), digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
 def text_width(words, size=TEXT):
-    """In DejaVu Sans, which is wider than the fonts of pages: what fits in it fits."""
+    """The width of a text in DejaVu Sans, which is wider than the fonts of pages, so it fits there too."""
     font = mpl.font_manager.FontProperties(family="DejaVu Sans", size=size)
     return TextToPath().get_text_width_height_descent(plain(words), font, False)[0]
 
@@ -69,14 +69,14 @@ def _polyline(points, radius):
 
 
 def cells(middles, width, height):
-    """All of one size, around these middles, as one path."""
+    """Rectangles of one size, centred at `middles`, as one path."""
     corners = [(-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5), (-0.5, -0.5)]
     vertices = [(x + dx * width, y + dy * height) for x, y in middles for dx, dy in corners]
     return Path(vertices, [Path.MOVETO, *3 * [Path.LINETO], Path.CLOSEPOLY] * len(middles))
 
 
 class Canvas:
-    """One panel of `width` × `height` units, y downwards. What is drawn later lies on top."""
+    """A panel of `width` × `height` units, with y downwards. Later shapes cover earlier ones."""
 
     @ours
     def __init__(self, height, width=WIDTH):
@@ -89,14 +89,14 @@ class Canvas:
         self.sheet.add_patch(kind(*args, **style)).set_clip_on(False)
 
     def text(self, x, y, words, role="ink", size=TEXT, align="center", bold=False, turn=0):
-        """Words with y at the middle of their capitals, so that words in a row share a baseline."""
+        """Write words with y at the middle of their capitals, so that words in a row share a baseline."""
         dx, dy = (0.36 * size, 0) if turn else (0, 0.36 * size)
         style = {"ha": align, "va": "baseline", "rotation": turn, "rotation_mode": "anchor", "size": size}
         weight = "bold" if bold else "normal"
         self.sheet.text(x + dx, y + dy, words, color=role, weight=weight, parse_math=False, **style)
 
     def box(self, x, y, width, height, words="", role="ink", radius=5, tint=TINT, size=TEXT, bold=False):
-        """Something that computes, with lines of `words` in its middle."""
+        """Draw a box for something that computes, with lines of `words` in its middle."""
         start, right, bottom = (x + width / 2, y), x + width, y + height
         outline = _polyline([start, (right, y), (right, bottom), (x, bottom), (x, y), start], radius)
         lines = words.split("\n") if words else ()
@@ -108,12 +108,12 @@ class Canvas:
         return Shape(x, y, width, height)
 
     def token(self, x, y, word, role="ink", width=None, size=TEXT, height=22):
-        """A word as a pill: x is its left end, y its middle."""
+        """Draw a word as a pill; x is its left end, y its middle."""
         width = width or text_width(word, size) + size
         return self.box(x, y - height / 2, width, height, word, role, height / 2, 0.06, size)
 
     def tokens(self, x, y, words, role="ink", gap=6, size=TEXT):
-        """A sentence: pills in a row."""
+        """Draw a sentence as a row of pills."""
         shapes = []
         for word in words:
             shapes.append(self.token(x, y, word, role, size=size))
@@ -123,9 +123,9 @@ class Canvas:
     def matrix(
         self, x, y, values, role="ink", *, cell=(28, 22), digits=None, weights=False, mask=None, tint=TINT
     ):
-        """A grid of cells; with `weights` each is as full as its value, and what `mask` hides is crossed out.
+        """Draw a grid of cells; with `weights`, opacity shows the value. Cells that `mask` hides get a cross.
 
-        `values` may be a size (rows, columns) instead: empty cells. `digits` None writes no numbers.
+        For empty cells, `values` may be a size (rows, columns). If `digits` is None, no numbers are written.
         """
         empty = isinstance(values, tuple)
         rows, columns = values if empty else (len(values), len(values[0]))
@@ -148,11 +148,11 @@ class Canvas:
         return Shape(x, y, w * columns, h * rows)
 
     def vector(self, x, y, values, role="ink", *, cell=(23, 22), **options):
-        """A row of cells; y is its middle."""
+        """Draw a row of cells; y is its middle."""
         return self.matrix(x, y - cell[1] / 2, [list(values)], role, cell=cell, **options)
 
     def label(self, shape, rows, columns, roles=("ink", "ink"), names=("queries", "keys")):
-        """The axes of a grid: a pill for each row and column, the names of the axes and their sizes."""
+        """Label the axes of a grid: a pill for each row and column, the names of the axes and their sizes."""
         w, h = shape.width / len(columns), shape.height / len(rows)
         role_of = {"PAD": "mask"}.get
         for i, word in enumerate(rows):
@@ -164,19 +164,19 @@ class Canvas:
         self.text(shape.top[0], shape.y - 38, f"{names[1]} · {len(columns)}", "soft", SMALL)
 
     def frame(self, x, y, width, height, role="ink"):
-        """Look here: an outline around cells."""
+        """Draw an outline around cells that a reader should look at."""
         self._add(Rectangle, (x, y), width, height, fc="none", ec=role, lw=2.2)
 
     def bar(self, x, y, width, height, role="weight"):
-        """A weight, as long as it is large; x is its left end, y its middle."""
+        """Draw a weight as a bar; x is its left end, y its middle."""
         self._add(Rectangle, (x, y - height / 2), width, height, fc=role, ec="none")
 
     def circle(self, x, y, radius, role="ink", fill="paper"):
-        """A disc with an outline."""
+        """Draw a disc with an outline."""
         self._add(Circle, (x, y), radius, fc=fill, ec=role, lw=LINE)
 
     def arrow(self, *points, role="ink", width=LINE, head=HEAD, dashed=False, alpha=1.0, curve=False):
-        """Along the points, with rounded corners; `curve` swings from the first to the last, upright at both."""
+        """Draw an arrow along points, with round corners; `curve` joins two points, vertical at both ends."""
         path = _polyline(points, radius=7)
         if curve:
             (x0, y0), (x1, y1) = points
@@ -187,29 +187,29 @@ class Canvas:
         self._add(FancyArrowPatch, path=path, color=(role, alpha), **style)
 
     def line(self, *points, **options):
-        """An arrow without a head."""
+        """Draw an arrow without a head."""
         self.arrow(*points, head="-", **options)
 
     def stream(self, *points):
-        """The residual stream: a broad band, which sub-layers read and add to."""
+        """Draw the residual stream as a broad band, which sub-layers read and add to."""
         self.line(*points, role="residual", width=8, alpha=0.3)
 
     def plus(self, x, y):
-        """Where something is added to the stream."""
+        """Draw a plus sign where something is added to the stream."""
         self.circle(x, y, 7, "residual")
         self.line((x - 3.5, y), (x + 3.5, y), role="residual")
         self.line((x, y - 3.5), (x, y + 3.5), role="residual")
 
     @ours
     def svg(self, name="panel"):
-        """Its viewBox and its content, in which every id begins with `name`."""
+        """The viewBox and the SVG content, in which every id begins with `name`."""
         buffer = io.StringIO()
         self.figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
         return f"0 0 {self.width:g} {self.height:g}", compact(buffer.getvalue(), name)
 
 
 class Plot(Canvas):
-    """A panel for data: draw on its `axes`, which are matplotlib's, with roles as colours (`color="query"`).
+    """A panel for data: draw on its matplotlib `axes`, with roles as colours (`color="query"`).
 
     The methods of Canvas draw on top, in units of the panel. `left` is the room for the vertical axis' labels.
     """
@@ -231,13 +231,13 @@ class Plot(Canvas):
         self.axes.tick_params(which="both", length=0, pad=5, labelsize=SMALL, labelcolor="soft")
 
     def at(self, x, y):
-        """Where a point of the data lies, in units of the panel; ask once all is plotted, as axes grow."""
+        """The place of a data point in units of the panel; call this after plotting, as axes grow."""
         self._fit()
         x, y = self.axes.transData.transform((x, y))
         return float(x), float(self.height - y)
 
     def heat(self, values, role="weight", negative="key"):
-        """Cells as full as their values, row 0 on top; below zero in the colour `negative`."""
+        """Draw cells whose opacity shows their values, row 0 on top; `negative` is the colour below zero."""
         rows = [[float(value) for value in row] for row in values]
         most = max(abs(value) for row in rows for value in row) or 1
         fills = defaultdict(list)
@@ -267,18 +267,18 @@ class Plot(Canvas):
         self.axes.set_position(place)
 
     def svg(self, name="panel"):
-        """As of a Canvas."""
+        """The viewBox and the SVG content, as of a Canvas."""
         self._fit()
         for words in self.figure.findobj(Text):
-            words.set_parse_math(False)  # a dollar is a dollar
+            words.set_parse_math(False)  # a dollar sign starts no formula
         return super().svg(name)
 
 
 class Drawing:
-    """Panels with a number, a caption and an alternative text: what a notebook shows.
+    """Panels with a number, a caption and an alternative text, as shown by a notebook.
 
-    A link to number "5.2" is `#fig-5-2`. Captions may have `*emphasis*` and code in backticks. On a wide page a
-    panel grows to `zoom` times its size on a phone.
+    The link to number "5.2" is `#fig-5-2`. Captions may have `*emphasis*` and code in backticks. On a wide
+    page, a panel grows to `zoom` times its size on a phone.
     """
 
     def __init__(self, panels, *, number, caption, alt, zoom=None):

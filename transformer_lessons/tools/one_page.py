@@ -1,8 +1,8 @@
 """Chapter 0's large drawing: one step of the trained translator, from words to the next word, in two panels.
 
-The decoder is causal: what a row holds stays as it is when words are added below. So one run holds all steps, and
-everything has a fixed place: `base` is always there, `sentence` is the encoder's part, `row` comes with a German
-word, `step` belongs to one step, and `look` shows where one row looks.
+The decoder is causal, so a row does not change when words are added below it. Hence one run contains all
+steps, and everything has a fixed place: `base` is always there, `sentence` is the encoder's part, `row` is
+drawn per German word, `step` per step, and `look` shows where one row looks.
 """
 
 from functools import cache
@@ -37,7 +37,7 @@ SIDES, STEPS, CROSS, LAST = ("encoder", "decoder"), 6, 590, 940  # first rows of
 @cache
 @torch.no_grad()
 def run(n: int) -> dict:
-    """All numbers of one translation that the drawing shows, a row for each word; maps are means over heads."""
+    """The numbers of one translation that the drawing shows, a row per word; maps are means over heads."""
     model, source, target = checkpoints.load_model()
     src = torch.tensor([source.encode(number_words.english_tokens(number_words.english(n)))])
     tgt = torch.tensor([[model.config.bos_id, *greedy(model, src, max_length=20)[0, :-1].tolist()]])
@@ -62,20 +62,20 @@ def run(n: int) -> dict:
 
 
 class Panel(Canvas):
-    """One of the two, with the shapes that only this drawing needs."""
+    """One of the two panels, with the shapes that only this drawing needs."""
 
     def small(self, x, y, words, align="left", role="soft", **more):
-        """An annotation."""
+        """Write an annotation."""
         self.text(x, y, words, role, SMALL, align, **more)
 
     def chip(self, right, y, *chapters):
-        """The chapters that build a part, as outlined numbers that end at `right`."""
+        """Draw the chapters that build a part, as outlined numbers that end at `right`."""
         for place, chapter in enumerate(reversed(chapters)):
             self.box(right - 24 * place - 19, y - 7.5, 19, 15, "", "soft", 3, 0)
             self.small(right - 24 * place - 9.5, y, chapter, "center")
 
     def heat(self, x, y, rows, role, cell=6):
-        """Numbers as cells: fuller is farther from 0, grey below 0. Cells that look alike are one path."""
+        """Draw numbers as cells: more opaque farther from 0, grey below. Cells that look alike are one path."""
         alike = {}
         for i, j in ((i, j) for i, row in enumerate(rows) for j in range(len(row))):
             look = (role if rows[i][j] > 0 else "mask", round(4 * min(abs(float(rows[i][j])), 2)) / 8)
@@ -84,18 +84,18 @@ class Panel(Canvas):
             self._add(PathPatch, cells(middles, cell, cell), fc=look, ec="none")
 
     def edge(self, x, y, width, height, role="rule", radius=0, line=LINE):
-        """The outline of cells or of a pill; of a place that is still free it is dashed."""
+        """Draw the outline of cells or of a pill, dashed for a place that is still free."""
         shape = f"round,pad=0,rounding_size={radius}" if radius else "square,pad=0"
         dashes = {"lw": 0.8, "ls": (0, (3, 2.5))} if role == "rule" else {"lw": line}
         self._add(FancyBboxPatch, (x, y), width, height, boxstyle=shape, fc="none", ec=role, **dashes)
 
     def weights(self, x, y, values, cell, mask=None):
-        """A part of a map of attention, on paper."""
+        """Draw a part of an attention map on a background in the colour of paper."""
         self._add(Rectangle, (x, y), cell * len(values[0]), cell * len(values), fc="paper", ec="none")
         self.matrix(x, y, values, "rule", cell=(cell, cell), weights=True, mask=mask)
 
     def entry(self, row, one, side):
-        """A token, its id, the first numbers of its vector and of its position; and its names in the map."""
+        """Draw a token, its id, the first numbers of its vector and position, and its labels in the map."""
         first, y, role, key, word = 18 * side, 58 + 21 * row, SIDES[side], "ed"[side], one["words"][side][row]
         self.token(first, y, word, role, 60, SMALL, 18)
         self.small(first + 72, y, str(one["ids"][side][row]), "center", "ink")
@@ -109,7 +109,7 @@ class Panel(Canvas):
         self.small(x + cell * (row + 0.5), y + (100, 107)[side], word, "right", turn=90)
 
     def units(self, side, hidden, word):
-        """Which of the first 32 units inside the feed-forward layer answer a word, and how many of all."""
+        """Draw which of the first 32 hidden feed-forward units are active for a word; count all that are."""
         x, y, width, _ = BOXES["feed-forward"][side]
         cell = (width - 16) / 32
         self.heat(x + 8, y + 36, [(0.8 * hidden[:32]).relu().tolist()], SIDES[side], cell)
@@ -117,7 +117,7 @@ class Panel(Canvas):
         self.small(x + 8, y + 54, f"{word}: {int((hidden > 0).sum())} of 512 units answer", role="ink")
 
     def wires(self, one, k, role, alpha):
-        """From a German word a line to each English one, as thick as the weight."""
+        """Draw lines from a German word to the English ones, as thick as the weights."""
         for j, weight in enumerate(one["cm"][k].tolist()):
             if weight > 0.02:
                 ends = (156, CROSS + 24 * k), (121, CROSS + 12 + 24 * j)
@@ -125,7 +125,7 @@ class Panel(Canvas):
 
 
 def base(a: Panel, b: Panel) -> None:
-    """What is always there: boxes, names, arrows, chapters, and the places that are still free."""
+    """Draw what is always there: boxes, names, arrows, chapters, and the places that are still free."""
     for side, c in enumerate((a, b)):
         role, into, stream, first = SIDES[side], 1 - 2 * side, (50, 290)[side], 18 * side
         title = ("The encoder reads, once", "The decoder writes, word by word")[side]
@@ -183,7 +183,7 @@ def base(a: Panel, b: Panel) -> None:
 
 
 def sentence(a: Panel, b: Panel, one: dict) -> None:
-    """What the encoder made of its words, and the words that cross-attention looks at."""
+    """Draw what the encoder computed from its words, and the words that cross-attention looks at."""
     words, (x, y, cell) = one["words"][0], GRIDS[0]
     n = len(words)
     a.weights(x, y, one["em"].tolist(), cell)
@@ -203,7 +203,7 @@ def sentence(a: Panel, b: Panel, one: dict) -> None:
 
 
 def row(b: Panel, one: dict, k: int) -> None:
-    """What a German word brings: its entry, its rows of the stream, its cells, faint lines to where it looks."""
+    """Draw a German word: its entry, its rows of the stream, its cells, and faint lines to where it looks."""
     x, y, cell = GRIDS[1]
     b.entry(k, one, 1)
     for place, top in enumerate(HEATS[1]):
@@ -216,7 +216,7 @@ def row(b: Panel, one: dict, k: int) -> None:
 
 
 def step(b: Panel, one: dict, k: int) -> None:
-    """What belongs to the step with rows 0 to k: sizes, the likeliest tokens, and how it goes on."""
+    """Draw the step with rows 0 to k: sizes, the likeliest tokens, and how it goes on."""
     m, (x, y, cell) = k + 1, GRIDS[1]
     for top, name in zip(HEATS[1], ("their sum", "after layer 1", "after layer 2"), strict=True):
         b.edge(242, top, 96, 6 * m, "decoder")
@@ -230,7 +230,7 @@ def step(b: Panel, one: dict, k: int) -> None:
         b.token(26, at, word, "decoder", 66, SMALL, 16)
         b.bar(98, at, max(118 * p, 1), 12)
         b.small(102 + 118 * p, at, f"{100 * p:.1f}%", role="ink", bold=not place)
-    if m < STEPS:  # then it goes round once more
+    if m < STEPS:  # then another step follows
         at = 58 + 21 * m
         b.arrow((24, LAST), (6, LAST), (6, at), (17, at), role="decoder", dashed=True)
         b.token(18, at, one["best"][k][0][0], "decoder", 60, SMALL, 18)
@@ -238,7 +238,7 @@ def step(b: Panel, one: dict, k: int) -> None:
 
 
 def look(b: Panel, one: dict, k: int) -> None:
-    """Where one row looks: its weights on the English words, its row of the map, the units that answer it."""
+    """Draw where one row looks: its weights on English words, its row of the map, the units active for it."""
     weights, (x, y, cell) = one["cm"][k].tolist(), GRIDS[1]
     b.wires(one, k, "weight", 1.0)
     for j, weight in enumerate(weights):
@@ -253,12 +253,12 @@ def look(b: Panel, one: dict, k: int) -> None:
 
 
 def panels() -> tuple[Panel, Panel]:
-    """Both, empty."""
+    """Both panels, empty."""
     return Panel(700), Panel(1024)
 
 
 class OnePage(Drawing):
-    """Its caption stands under the shorter panel, where there is room for two side by side."""
+    """A drawing whose caption is under the shorter panel if there is room for both side by side."""
 
     def _repr_html_(self):
         html = super()._repr_html_().replace('"><svg', '" data-one-page><svg', 1)
@@ -272,7 +272,7 @@ padding:0!important;margin:-45% auto 0 0!important}}</style>"""
 
 
 def figure(n: int, at: int, **words: str) -> Drawing:
-    """The still drawing of one step; `words` are number, caption and alt."""
+    """The static drawing of one step; `words` are number, caption and alt."""
     (a, b), one = panels(), run(n)
     base(a, b)
     sentence(a, b, one)

@@ -1,8 +1,8 @@
-"""What a student wants to know before handing in: ``lessons check-submission FILE.ipynb``.
+"""Checks of a notebook before it is handed in: ``lessons check-submission FILE.ipynb``.
 
-The file is compared with the assignment as it was released (`assignments.json`, written by `exercises.release`):
-is every cell there, once, as it was, and answered? Then it is run from top to bottom in a fresh kernel, and what
-the visible checks say is repeated.
+The file is compared with the assignment as it was released (`assignments.json`, written by
+`exercises.release`): is every cell there, only once, unchanged if locked, and answered? Then the file is run
+from top to bottom in a fresh kernel, and the messages of the visible checks are reported.
 """
 
 import json
@@ -21,17 +21,17 @@ CELL_SECONDS = 300
 
 
 def assignments() -> dict[str, dict]:
-    """The assignments as they were released, by name: of each cell its type, whether it is locked, and a sum."""
+    """The released assignments by name, with each cell's type, whether it is locked, and its checksum."""
     return json.loads((files("transformer_lessons.tools") / "assignments.json").read_text(encoding="utf-8"))
 
 
 def grade_id(cell: dict) -> str | None:
-    """The name that nbgrader knows a cell by; None for a cell of the student's own."""
+    """The name of a cell in nbgrader; None for a cell that the student added."""
     return cell.get("metadata", {}).get("nbgrader", {}).get("grade_id")
 
 
 def is_ungraded(name: str) -> bool:
-    """Whether grading leaves a cell out: an experiment, what it is given, and what the translator says."""
+    """Whether grading skips a cell: an experiment, its given code, or what the translator says."""
     return name.endswith(("-given", "-run", "-heard", "-own"))
 
 
@@ -39,7 +39,7 @@ def read(path: Path) -> tuple[list[dict], str]:
     """The cells of a notebook, and the name of its assignment: the one that most of its cells belong to.
 
     Raises:
-        ValueError: for a file that is no notebook, or none of this course.
+        ValueError: for a file that is not a notebook, or not one of this course.
     """
     try:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
@@ -55,7 +55,7 @@ def read(path: Path) -> tuple[list[dict], str]:
 
 
 def problems_of(path: Path) -> list[str]:
-    """What is wrong with a file before anything in it runs, a sentence each; no problem does not mean right."""
+    """The problems of a file before anything in it runs, one sentence each; none does not mean right."""
     cells, name = read(path)
     released = assignments()[name]["cells"]
     found = []
@@ -75,7 +75,7 @@ def problems_of(path: Path) -> list[str]:
 
 
 def problem(name: str, cell: dict, released: dict) -> str | None:
-    """What is wrong with one cell that is there."""
+    """The problem of one cell that is there, if any."""
     if cell["cell_type"] != released["type"]:
         return f"{name} should be a {released['type']} cell, but is a {cell['cell_type']} cell"
     is_released = digest(cell["source"]) == released["sum"]
@@ -90,9 +90,9 @@ def problem(name: str, cell: dict, released: dict) -> str | None:
 
 
 def run_cells(path: Path) -> list[str]:
-    """Run the cells from top to bottom; what each failing one says, unless its task is not answered at all.
+    """The errors of the cells, run from top to bottom, except for tasks that are not answered at all.
 
-    A pitfall: cells that take longer than five minutes are interrupted, and count as failing.
+    A pitfall: cells that take longer than five minutes are interrupted and count as failing.
     """
     cells, name = read(path)
     released = assignments()[name]["cells"]
@@ -106,7 +106,7 @@ def run_cells(path: Path) -> list[str]:
     found = []
     for number, (cell, said) in enumerate(zip(code, errors_of(code), strict=True), start=1):
         own = grade_id(cell) or f"code cell {number}"
-        answer = re.sub("-[a-z]+$", "-answer", own)  # which a check is about
+        answer = re.sub("-[a-z]+$", "-answer", own)  # the answer that a check is about
         if said and not {own, answer} & waiting:
             found.append(f"{own}: {said}")
     return found
@@ -130,7 +130,7 @@ def errors_of(code: list[dict]) -> list[str | None]:
 
 
 def error_of(cell: dict) -> str | None:
-    """Its kind and message; of a check that failed, the message alone."""
+    """The kind and message of a cell's error; for a failed check, the message alone."""
     for output in cell["outputs"]:
         if output["output_type"] == "error":
             kind = "" if output["ename"] == "AssertionError" else f"{output['ename']}: "

@@ -1,4 +1,4 @@
-"""How a drawing gets into a page: colours as CSS variables, true subscripts, matplotlib's SVG made short."""
+"""Drawings as HTML: colours as CSS variables, true subscripts, and matplotlib's SVG made compact."""
 
 import re
 from html import escape
@@ -12,7 +12,7 @@ PALETTE = {  # role: (on a light page, on a dark page)
     "query": ("#17429a", "#9cc4ff"),
     "key": ("#a04000", "#e8813a"),
     "value": ("#118575", "#62efb6"),
-    "weight": ("#6490e8", "#3062b4"),  # attention weights: cells as full as they are large, and bars
+    "weight": ("#6490e8", "#3062b4"),  # attention weights: cells whose opacity shows them, and bars
     "mask": ("#757575", "#8d8d8d"),  # always with a cross
     "encoder": ("#b88e00", "#f7dc52"),
     "decoder": ("#e055b8", "#c850c8"),
@@ -32,14 +32,14 @@ font-size:.92rem;line-height:1.5}}</style>"""
 # `d_k`, `W_q`, `d_model`: a single letter before the mark, or braces after it. Names such as `causal_mask` stay.
 _LETTER = r"(?<![A-Za-z_][^\W_])([_^])([^\W_]{1,5})(?!\w)"
 SCRIPT = re.compile(r"(?<=[^\W_]|[})])(?:([_^])\{([^{}]*)\}|" + _LETTER + ")")
-# Lines of one kind in a row, such as the crosses of a mask: one path is drawn much sooner than hundreds.
+# Consecutive lines of one kind, such as the crosses of a mask: one path is drawn much faster than hundreds.
 _ALIKE = re.compile(r'<path d="[^"]*"( style="fill:none;(?:(?!opacity)[^"])*")/>(?:<path d="[^"]*"\1/>)+')
 _D = re.compile(r'<path d="([^"]*)"')
-RISE = {"_": -0.24, "^": 0.4}  # of the size of the letters around
+RISE = {"_": -0.24, "^": 0.4}  # relative to the size of the letters around
 
 
 def plain(words: str) -> str:
-    """For a voice, and for measuring: `d_k` is "d k"."""
+    """The words for screen readers and for measuring, in which `d_k` is "d k"."""
     return SCRIPT.sub(r" \2\4", words)
 
 
@@ -58,7 +58,7 @@ def in_svg(words: str) -> str:
 
 
 def in_html(words: str) -> str:
-    """A caption: true subscripts, `*emphasis*`, code in backticks; the tags em, strong, sub, sup."""
+    """A caption as HTML: true subscripts, `*emphasis*`, code in backticks; tags em, strong, sub, sup."""
 
     def set_script(found: re.Match) -> str:
         tag = "sub" if (found[1] or found[3]) == "_" else "sup"
@@ -72,7 +72,7 @@ def in_html(words: str) -> str:
 
 
 def tick(value: float, _=None) -> str:
-    """A number at an axis: 0.01, 1,000, then 10^5."""
+    """The text of a tick on an axis: 0.01, 1,000, then 10^5."""
     words = f"{value:,.6g}"
     if value and not 1e-3 <= abs(value) < 1e5:
         digits, exponent = f"{value:.0e}".split("e")
@@ -81,7 +81,7 @@ def tick(value: float, _=None) -> str:
 
 
 def figure(number: str, panels: list, zoom: float, caption: str, alt: str) -> str:
-    """What notebooks and pages show: each panel, at most `zoom` times its own width, and the caption."""
+    """The HTML of a drawing: each panel, at most `zoom` times its own width, and the caption."""
     name, parts = f"fig-{number.replace('.', '-')}", []
     for i, panel in enumerate(panels):
         view, content = panel.svg(f"{name}-{i}")
@@ -93,14 +93,14 @@ def figure(number: str, panels: list, zoom: float, caption: str, alt: str) -> st
 
 
 def compact(svg: str, name: str) -> str:
-    """What stands inside matplotlib's `<svg>`, without what a page does not need.
+    """The content of matplotlib's `<svg>`, without anything that a page does not need.
 
     Args:
-        svg: its text.
-        name: ids that are referred to begin with it; all others go.
+        svg: the text of the SVG.
+        name: the prefix of all ids that are referred to; other ids are removed.
 
     Raises:
-        ValueError: of a colour that is no role's, or of a picture made of pixels.
+        ValueError: for a colour that is not in the palette, or for a raster image.
     """
     used = dict.fromkeys(re.findall(r'(?:url\(|href=")#(\w+)', svg))
     names = {old: f"{name}-{i}" for i, old in enumerate(used)}
@@ -155,5 +155,5 @@ def _style(style: str) -> str:
 
 
 def _rounded(value: str) -> str:
-    """Two decimals: less than a screen shows."""
+    """A text with its numbers rounded to two decimals, finer than a screen shows."""
     return re.sub(r"-?\d+\.\d+", lambda found: f"{round(float(found[0]), 2) + 0.0:g}", value)
