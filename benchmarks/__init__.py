@@ -2,6 +2,6 @@
 
 from pathlib import Path
 
-import transformer_lessons  # before torch: it settles how torch's threads wait
+import transformer_lessons  # before torch: it sets how torch's threads wait
 
 RECORDS = Path(transformer_lessons.__file__).parent / "records"

@@ -1,9 +1,9 @@
 """Do the autograder and plain nbgrader give the same points? ``python -m benchmarks.agreement`` (half an hour).
 
-Honest submissions, as `exercises.autograder.rehearse` makes them: answers that are right, untouched, or known
-mistakes. Each is graded by the boxed processes and by nbgrader as it comes;
-the CPU seconds of both, all processes included, are a ratio of one run. Then the same for one assignment, all
-answers right, several times. (``pytest tests/test_autograder_agreement.py`` compares the first two.)
+Honest submissions come from `exercises.autograder.rehearse`: answers that are right, untouched, or known
+mistakes. Each is graded in the sandbox and by unmodified nbgrader; the ratio of CPU seconds, all processes
+included, is taken within one run. The same is then done several times for one assignment with right answers
+only. (``pytest tests/test_autograder_agreement.py`` compares the first one, with ``--full`` all.)
 
 Writes ``transformer_lessons/records/agreement.json``.
 """
@@ -32,14 +32,14 @@ from exercises.autograder.running.notebook import master_of, worker
 from transformer_lessons.tools.submission import grade_id, is_ungraded
 
 ALL = 200
-PASSING, TIMES = "ps01_embeddings_attention", 20  # the assignment whose cost is measured when all is right
-PLAIN = Config()  # nbgrader's own
+PASSING, TIMES = "ps01_embeddings_attention", 20  # the assignment graded with right answers only
+PLAIN = Config()  # of plain nbgrader
 PLAIN.Autograde.exporter_class = NotebookExporter
 PLAIN.Execute.timeout = 30
 
 
 def passing(assignment: str) -> nbformat.NotebookNode:
-    """A submission with the master's answers in code."""
+    """A submission with the code answers of the master notebook."""
     master = release.HERE / "source" / assignment / f"{assignment}.ipynb"
     solved, notebook = (nbformat.read(path, as_version=4) for path in (master, release.released(master)))
     code = {cell.id: cell.source for cell in solved.cells if cell.cell_type == "code"}
@@ -50,19 +50,19 @@ def passing(assignment: str) -> nbformat.NotebookNode:
 
 
 def submissions(number: int) -> list[tuple[str, nbformat.NotebookNode]]:
-    """So many honest ones, and of which assignment, in turn; the same number gives the same."""
+    """`number` honest submissions with their assignments, which alternate; always the same ones."""
     names = [master.stem for master in release.masters()]
     classes = [[(name, one) for _, one in students(number, name) if one] for name in names]
     return list(chain.from_iterable(zip(*classes, strict=True)))[:number]
 
 
 def cpu_seconds(*others: psutil.Process) -> float:
-    """Of this process and others, and of all their children that have ended."""
+    """The CPU seconds of this process and others, and of all their children that have ended."""
     return sum(sum(process.cpu_times()[:4]) for process in (psutil.Process(), *others))
 
 
 class Course:
-    """A course of plain nbgrader in a folder of its own, which must not be there yet; it says errors only."""
+    """A plain nbgrader course in a new folder, which must not exist yet; it logs errors only."""
 
     def __init__(self, root: Path):
         logging.getLogger("traitlets").setLevel(logging.ERROR)
@@ -72,7 +72,7 @@ class Course:
         self.gradebook = f"sqlite:///{root / 'gradebook.db'}"
 
     def grade(self, student: str, assignment: str, notebook: nbformat.NotebookNode) -> tuple[dict, float]:
-        """Points by test, and CPU seconds."""
+        """The points by test, and the CPU seconds."""
         if not (self._root / "release" / assignment).exists():
             self._api.generate_assignment(assignment, force=True)
         folder = self._root / "submitted" / student / assignment
@@ -90,7 +90,7 @@ class Course:
 
 
 def boxed(gradebook: str, assignment: str, notebook: nbformat.NotebookNode) -> tuple[dict, float]:
-    """Points by test, and CPU seconds, without the start of the process that forks the others and lives on."""
+    """The points by test, and the CPU seconds without starting the process that forks the others."""
     forking = worker(threading.get_ident())
     forking._start()
     forker = psutil.Process(forking._process.pid)
@@ -100,7 +100,7 @@ def boxed(gradebook: str, assignment: str, notebook: nbformat.NotebookNode) -> t
 
 
 def graded_twice(submissions: Iterable[tuple], folder: Path) -> Iterator[dict]:
-    """Grade assignments and notebooks both ways; of each, what differs (ours, theirs) and what it took."""
+    """The differences (ours, theirs) and CPU seconds of each submission, graded both ways."""
     course = Course(folder)
     for number, one in enumerate(tqdm(submissions, unit="submission", disable=None)):
         theirs, their_seconds = course.grade(f"student-{number}", *one)
@@ -115,7 +115,7 @@ def graded_twice(submissions: Iterable[tuple], folder: Path) -> Iterator[dict]:
 
 
 def spent(found: list[dict]) -> dict:
-    """What it took on average, and the ratio."""
+    """The average CPU seconds, and their ratio."""
     took = {name: sum(one["cpu_seconds"][name] for one in found) for name in ("autograder", "nbgrader")}
     return {
         "cpu_seconds_each": {name: round(value / len(found), 2) for name, value in took.items()},

@@ -1,8 +1,8 @@
-"""How threads should wait beside others: ``python -m benchmarks.busy`` (five minutes on two CPU cores).
+"""How threads should wait on a busy machine: ``python -m benchmarks.busy`` (five minutes on two CPU cores).
 
-Threads that spin are back at once, and keep everybody else from their core; those that sleep have to be woken.
-In each round, a process for each way of waiting trains what ``lessons train`` does, alone and then beside two
-that never rest. Alone, a step counts in the round where it took least: whatever else the machine does adds to it.
+Spinning threads resume at once but keep all others off their core; sleeping threads have to be woken. In each
+round, one process per way of waiting trains what ``lessons train`` does, alone and then beside two processes
+that never rest. Alone, the fastest round counts for each step, since other load only adds time.
 """
 
 import json
@@ -25,7 +25,7 @@ WAYS = [DEFAULT, "OMP_WAIT_POLICY=PASSIVE", *(f"GOMP_SPINCOUNT={n}" for n in (20
 
 
 def steps(number: int) -> list[float]:
-    """The milliseconds of each, in a run of so many."""
+    """The milliseconds of each training step in a run of `number` steps."""
     task = NumberWords()
     trainer = new_trainer(task, task.tokenisers(), task.sizes, task.training, torch.device("cpu"))
     clock = [perf_counter()]
@@ -36,7 +36,7 @@ def steps(number: int) -> list[float]:
 
 
 def report() -> None:
-    """What a process that is measured does: print the milliseconds of its steps."""
+    """Print the milliseconds of this process's steps, alone and beside others."""
     steps(3)  # the first ones of a process take longer
     alone = steps(STEPS)
     neighbours = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
@@ -48,7 +48,7 @@ def report() -> None:
 
 
 def measured(way: str) -> tuple[list[float], list[float]]:
-    """Steps of a process that waits in this way; the package chooses where it comes before torch."""
+    """The step times of a process that waits this way; the package chooses if imported before torch."""
     environment = {k: v for k, v in os.environ.items() if k not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
     environment |= dict([way.split("=")]) if "=" in way else {}
     first = PACKAGE if way == PACKAGE else "torch"

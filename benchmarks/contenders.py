@@ -27,14 +27,14 @@ from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import Trainer, TrainingConfig
 
 SMOOTHING, CLIP = 0.1, 1.0
-Step = Callable[[], int]  # which returns how many tokens were not padding
+Step = Callable[[], int]  # returns how many tokens were not padding
 
 
-# --- The others: modules from source and target so far to logits
+# --- The others: modules that map source and target prefix to logits
 
 
 class PyTorch(nn.Transformer):
-    """With what it lacks, from the chapters: embeddings, positions, a tied projection."""
+    """An nn.Transformer with what it lacks, from the chapters: embeddings, positions, a tied projection."""
 
     def __init__(self, config: TransformerConfig):
         layers = config.num_encoder_layers, config.num_decoder_layers
@@ -44,7 +44,7 @@ class PyTorch(nn.Transformer):
         self.embedding = TransformerEmbedding(config.target_vocab_size, config.d_model, **added)
 
     def forward(self, src: Tensor, tgt_in: Tensor) -> Tensor:
-        """Logits, as `Transformer` gives them."""
+        """The logits, as from `Transformer`."""
         hidden = src == 0
         later = self.generate_square_subsequent_mask(tgt_in.size(1), device=src.device)
         masks = {"tgt_mask": later, "src_key_padding_mask": hidden, "memory_key_padding_mask": hidden}
@@ -63,7 +63,7 @@ class Marian(nn.Module):
         self.model = MarianMTModel(MarianConfig(**settings, attn_implementation=attention))
 
     def forward(self, src: Tensor, tgt_in: Tensor) -> Tensor:
-        """Logits, as `Transformer` gives them."""
+        """The logits, as from `Transformer`."""
         return self.model(input_ids=src, attention_mask=src != 0, decoder_input_ids=tgt_in).logits
 
 
@@ -82,7 +82,7 @@ class XTransformers(nn.Module):
         self.model = XTransformer(dim=config.d_model, tie_token_emb=True, **sides, **depths)
 
     def forward(self, src: Tensor, tgt_in: Tensor) -> Tensor:
-        """Logits, as `Transformer` gives them."""
+        """The logits, as from `Transformer`."""
         shown = src != 0
         memory = self.model.encoder(src, mask=shown, return_embeddings=True)
         return self.model.decoder.net(tgt_in, context=memory, context_mask=shown)
@@ -100,9 +100,9 @@ PEERS: dict[str, Callable[[TransformerConfig], nn.Module]] = {
 
 
 def peer_steps(model: nn.Module, batches: Batches | TokenBatches, *, device: str = "cpu") -> Step:
-    """As its users write it: on a GPU with `torch.compile`, in bfloat16, and with the fused optimiser.
+    """A training step as users write it; on a GPU compiled, in bfloat16, and with the fused optimiser.
 
-    Compiled with ``mode="reduce-overhead"``, in CUDA graphs, x-transformers took as long (46 ms on an H200).
+    With ``mode="reduce-overhead"``, in CUDA graphs, x-transformers took just as long (46 ms on an H200).
     """
     on_gpu = device != "cpu"
     optimizer = torch.optim.AdamW(model.to(device).parameters(), lr=1e-4, fused=on_gpu)
@@ -125,7 +125,7 @@ def peer_steps(model: nn.Module, batches: Batches | TokenBatches, *, device: str
 
 
 def our_steps(batches: Batches | TokenBatches, config: TransformerConfig, *, device: str = "cpu") -> Step:
-    """The package's own trainer, on a GPU in the same way as the others."""
+    """A training step of the package's own trainer, on a GPU with the same options as the others."""
     on_gpu = device != "cpu"
     options = {"compile": on_gpu, "precision": "bfloat16" if on_gpu else "float32"}
     how = TrainingConfig(steps=10**6, smoothing=SMOOTHING, clip_norm=CLIP, peak_learning_rate=1e-4, **options)
@@ -140,14 +140,14 @@ def our_steps(batches: Batches | TokenBatches, config: TransformerConfig, *, dev
 
 
 def by_mkl(step: Step) -> Step:
-    """Ours with all products by PyTorch's usual way, as on processors that MKL gives its best code."""
+    """Our step with all products computed PyTorch's usual way, as on processors for which MKL is fast."""
     return patch.object(products, "MKL_HOLDS_BACK", False)(step)
 
 
 def products_alone(batch: Batch, config: TransformerConfig) -> Step:
-    """The products of a step's matrices, forward and back, and its attention: no norms, loss or optimiser.
+    """A step's matrix products, forward and backward, and its attention, without norms, loss or optimiser.
 
-    Both sides of the batch are equally long.
+    Both sides of the batch must have the same length.
     """
     (rows, length), layers = batch.src.shape, (config.num_encoder_layers, config.num_decoder_layers)
     weights = [
@@ -173,12 +173,12 @@ def products_alone(batch: Batch, config: TransformerConfig) -> Step:
 
 
 def real_tokens(batch: Batch) -> int:
-    """Of both sides."""
+    """The number of tokens on both sides that are not padding."""
     return int((batch.src != 0).sum() + (batch.tgt_out != 0).sum())
 
 
 class Same(Batches):
-    """The same full batch again and again: nothing is padding."""
+    """The same full batch at every step, without padding."""
 
     def __init__(self, rows: int, length: int, vocabulary: int):
         draw = torch.Generator().manual_seed(0)
@@ -193,10 +193,10 @@ class Same(Batches):
 
 
 def by_ctranslate2(model: Transformer, kind: str = "float32") -> Callable[..., list[list[int]]]:
-    """Our model in that engine, on as many threads as torch has; weights of eight bits with "int8".
+    """Our model run by CTranslate2, on as many threads as torch has; with "int8", weights have eight bits.
 
-    In a process of its own: two pools of OpenMP threads in one both wait by sleeping. From the engine's first
-    translation on, ours had lost a fifth of its speed, and in int8 half.
+    It has its own process, because two pools of OpenMP threads in one process both wait by sleeping: from the
+    engine's first translation on, our decoding lost a fifth of its speed, and in int8 half.
     """
     sizes = model.config.source_vocab_size, model.config.target_vocab_size
     process = ProcessPoolExecutor(1, get_context("spawn"))
@@ -215,20 +215,20 @@ def by_ctranslate2(model: Transformer, kind: str = "float32") -> Callable[..., l
 
 
 def _load(directory: str, how: dict) -> None:
-    """In the engine's process."""
+    """Load the engine, in its own process."""
     from ctranslate2 import Translator
 
     _load.engine = Translator(directory, **how)
 
 
 def _translated(tokens: list[list[str]], options: dict) -> list[list[str]]:
-    """In the engine's process, too."""
+    """The engine's translations, in its own process."""
     return [one.hypotheses[0] for one in _load.engine.translate_batch(tokens, **options)]
 
 
 @torch.no_grad()
 def without_cache(model: Transformer, src: Tensor, *, max_length: int) -> Tensor:
-    """Greedy decoding that reads all tokens so far in each step, where nothing ends."""
+    """Greedy decoding that reads all tokens so far in each step and never stops early."""
     src_mask = padding_mask(src, model.config.pad_id)
     memory = model.encode(src, src_mask)
     tokens = src.new_full((len(src), 1), model.config.bos_id)
@@ -239,9 +239,9 @@ def without_cache(model: Transformer, src: Tensor, *, max_length: int) -> Tensor
 
 
 def decoding_products(model: Transformer, rows: int, length: int) -> Step:
-    """The limit: in each step each row meets every matrix of the decoder, and nothing else is done.
+    """The speed limit: each step only multiplies each row by every matrix of the decoder.
 
-    Left out are W_k and W_v of the encoder's output, which are needed once, and all of attention.
+    It leaves out W_k and W_v of cross-attention, which are needed once, and all of attention.
     """
     linears = [
         module

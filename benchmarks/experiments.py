@@ -1,7 +1,7 @@
-"""The chapters' experiments, whole: ``python -m benchmarks.experiments NAME`` (minutes; which, ``--help`` says).
+"""The chapters' experiments in full: ``python -m benchmarks.experiments NAME`` (``--help`` lists the names).
 
-Each trains by the chapter's own cells, from some seeds, and writes ``transformer_lessons/records/NAME.json``,
-which the chapter shows. A quiet machine has two cores for it.
+Each trains for minutes with the chapter's own cells, from several seeds, and writes
+``transformer_lessons/records/NAME.json``, which the chapter shows. It needs a quiet machine with two cores.
 """
 
 import math
@@ -23,10 +23,10 @@ from transformer_lessons.data.files import read_json
 from transformer_lessons.tools.cli import main as lessons
 from transformer_lessons.trainer.evaluation import evaluate_number_words
 
-BASE = "no change"  # of chapter 20
-PAIRS = 8, 16, 32, 64, 128  # that chapter 18's models learn
+BASE = "no change"  # the name in chapter 20
+PAIRS = 8, 16, 32, 64, 128  # numbers of pairs that chapter 18's models learn
 CHAPTERS = Path(__file__).parent.parent / "book" / "chapters"
-# How the cells begin that are needed of each chapter.
+# The beginnings of the cells that are needed from each chapter.
 CELLS = {
     "02_tokens_and_embeddings": r"# @title (What this chapter imports|The experiment: five kinds of start)",
     "10_residuals": r"# @title (Imports|The model, its two tasks)|def train\(",
@@ -43,7 +43,7 @@ CELLS = {
 
 @cache
 def chapter(name: str) -> dict:
-    """What these cells of a chapter define."""
+    """The names that these cells of a chapter define."""
     defined: dict = {}
     for cell in nbformat.read(CHAPTERS / f"{name}.ipynb", as_version=4).cells:
         if re.match(CELLS[name], cell.source):
@@ -52,7 +52,7 @@ def chapter(name: str) -> dict:
 
 
 def each(work: Callable, runs: Iterable[tuple]) -> dict:
-    """What work(*run) gives, two at a time, on a thread each: by what, a list of all seeds, which come last."""
+    """Results of work(*run), in two processes of one thread: by run without its seed, a list over seeds."""
     found = {}
     with ProcessPoolExecutor(2, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
         waiting = {run: pool.submit(work, *run) for run in runs}
@@ -62,7 +62,7 @@ def each(work: Callable, runs: Iterable[tuple]) -> dict:
 
 
 def mean(losses: list[float]) -> float:
-    """As records keep it."""
+    """The mean, rounded as in the records."""
     return round(sum(losses) / len(losses), 3)
 
 
@@ -73,7 +73,7 @@ def embedding_starts() -> dict:
 
 
 def embedding_start(kind: str, seed: int) -> list[float]:
-    """The first loss, then means of ten up to every 50th step."""
+    """The first loss, then the mean of the last ten at every 50th step."""
     _, losses = chapter("02_tokens_and_embeddings")["train"](kind, seed, 1_000)
     return [mean(losses[:1]), *(mean(losses[end - 10 : end]) for end in range(50, 1_001, 50))]
 
@@ -87,7 +87,7 @@ def norm_orders() -> dict:
 
 
 def final_loss(task: str, kind: str, rate: float, seed: int) -> float:
-    """The mean of a run's last losses."""
+    """The mean of a run's last 20 losses."""
     book = chapter("10_residuals")
     return mean(book["train"](rate, steps=300, seed=seed, task=task, **book["KINDS"][kind])[-20:])
 
@@ -98,7 +98,7 @@ def softmax_twice() -> dict:
 
 
 def next_words(rate: float, seed: int) -> list[float]:
-    """The share that is right in the batch, every 20 of 1,000 steps."""
+    """The share of right predictions in the batch, at every 20th of 1,000 steps."""
     book = chapter("12_the_whole_model")
     torch.manual_seed(seed)
     model = book["Transformer"](book["little"])
@@ -112,7 +112,7 @@ def training_runs() -> dict:
 
 
 def training_run(kind: str, seed: int) -> dict:
-    """Its curves, and how good it is on the 1,000 held-out numbers."""
+    """The curves of a run, and its quality on the 1,000 held-out numbers."""
     book = chapter("13_training")
     model, curve = book["experiment"](kind, seed)
     found = evaluate_number_words(model, book["source"], book["target"], book["held_out"])
@@ -132,7 +132,7 @@ def number_words_seeds() -> dict:
 
 
 def trained(seed: int) -> dict:
-    """Of the run's own record, what is kept."""
+    """The entries of a run's own record that are kept."""
     with tempfile.TemporaryDirectory() as directory:
         if lessons(["train", "--seed", str(seed), "--output", directory, "--device", "cpu"]):
             raise SystemExit(f"training with seed {seed} did not finish")
@@ -141,13 +141,13 @@ def trained(seed: int) -> dict:
 
 
 def hybrids() -> dict:
-    """Chapter 18: four layers with tables, with attention, and three to one, three seeds each; ten minutes."""
+    """Chapter 18: four layers with tables, with attention, or three to one, three seeds each; ten minutes."""
     found = each(recalled, product(chapter("18_linear_attention")["KINDS"], range(3)))
     return {"shares": {kind: {n: values(ones, n) for n in PAIRS} for kind, ones in found.items()}}
 
 
 def recalled(kind: str, seed: int) -> dict[int, float]:
-    """Of each number of pairs, the share that a trained model recalls."""
+    """The share that a trained model recalls, by the number of pairs."""
     book = chapter("18_linear_attention")
     model = book["learn"](book["KINDS"][kind], 800, seed)
     return {n: round(book["share_right"](model, n), 3) for n in PAIRS}
@@ -177,12 +177,12 @@ def successors() -> dict:
 
 
 def values(runs: list[dict], name: str) -> list:
-    """Of those that have it."""
+    """The values of this name in the runs that have it."""
     return [run[name] for run in runs if name in run]
 
 
 def successor(name: str, rate: float | None, seed: int) -> dict:
-    """Loss at the trained length; at the chapter's own learning rate also on the last 64 of 256, and more."""
+    """The loss at the trained length; at the chapter's learning rate also on the last 64 of 256, and more."""
     book = chapter("20_what_came_after")
     length, losses = book["LENGTH"], book["losses_by_position"]
     model = book["train"](seed=seed, rate=rate or book["RATE"], **book["CHANGES"][name])
@@ -200,7 +200,7 @@ def successor(name: str, rate: float | None, seed: int) -> dict:
 
 
 def finite(losses: torch.Tensor) -> float | None:
-    """The mean; None for what has diverged, which JSON cannot write."""
+    """The mean loss; None if the run has diverged, which JSON cannot write."""
     loss = losses.mean().item()
     return round(loss, 4) if math.isfinite(loss) else None
 

@@ -1,11 +1,11 @@
-"""What a GPU reaches, beside its data sheet: ``python -m benchmarks.gpu`` (ten minutes on an H100).
+"""What a GPU reaches, compared with its data sheet: ``python -m benchmarks.gpu`` (ten minutes on an H100).
 
-Chapters 16 and 17 and the pages about costs show what it writes: rates by number format, the roofline's pieces of
-work, steps of training, attention at length, the captions, decoding, and training beside other implementations
-(which takes half of the time, and ``pip install transformers x-transformers``; the captions need their data).
+Chapters 16 and 17 and the pages about costs show the results: rates by number format, the roofline's
+operations, training steps, attention on long sequences, the captions (which need their data), decoding, and
+training beside other implementations (half of the time; ``pip install transformers x-transformers``).
 
-Writes ``transformer_lessons/records/gpu.json`` after every part. That everything runs, a test tries on a CPU.
-`replanned.json`, which chapter 16 shows beside it, is of captions before `accelerate` left out cuDNN's attention.
+Writes ``transformer_lessons/records/gpu.json`` after every part. A test tries on a CPU that everything runs.
+`replanned.json`, also shown in chapter 16, has captions from before `accelerate` excluded cuDNN's attention.
 """
 
 import gc
@@ -35,8 +35,8 @@ from transformer_lessons.trainer.runs import choose_device
 from transformer_lessons.trainer.tasks import TASKS
 
 BASE = TransformerConfig(32_000, 32_000, norm_first=True, shared_vocabulary=True)
-# Of kernels, by what is in their names; the rest are norms, dropout, sums, softmax and copies. Fused attention
-# counts as products, as what it does step by step nearly is.
+# Kinds of kernels, by what is in their names; the rest are norms, dropout, sums, softmax and copies. Fused
+# attention counts as products, since nearly all of its operations are.
 KINDS = {
     "products": ("gemm", "nvjet", "xmma", "cutlass", "cublas", "fmha", "flash", "attention"),
     "optimiser": ("multi_tensor", "adam"),
@@ -46,7 +46,7 @@ FORMATS |= {"float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
 def median_seconds(work: Callable[[], object], at_least: float = 0.5) -> float:
-    """Of one call: PyTorch's own timer waits until the device is done."""
+    """Median seconds of one call; PyTorch's timer waits until the device is done."""
     return Timer("work()", globals={"work": work}).blocked_autorange(min_run_time=at_least).median
 
 
@@ -54,7 +54,7 @@ def median_seconds(work: Callable[[], object], at_least: float = 0.5) -> float:
 
 
 def ceilings(device: torch.device, size: int) -> dict:
-    """Operations a second in products of large matrices, by format."""
+    """Operations per second in products of large matrices, by number format."""
     found = {}
     for name, dtype in FORMATS.items():
         torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
@@ -70,10 +70,10 @@ def ceilings(device: torch.device, size: int) -> dict:
 
 
 def roofline(device: torch.device, rows: int, d: int = 512, d_ff: int = 2048) -> dict:
-    """Figure 16.1's pieces of work: operations and bytes by its count, and the time they take.
+    """The pieces of work in figure 16.1: operations and bytes as counted there, and the time they take.
 
-    Norms and softmax in float32, of more rows than the cache holds; products in bfloat16, of few tokens with
-    one matrix after another for the same reason.
+    Norms and softmax are in float32, with more rows than the cache holds; products are in bfloat16, and those
+    of few tokens use many matrices, for the same reason.
     """
     x = torch.randn(8 * rows, d, device=device)
     norm, n = LayerNorm(d).to(device), x.numel()
@@ -97,7 +97,7 @@ def roofline(device: torch.device, rows: int, d: int = 512, d_ff: int = 2048) ->
     with torch.no_grad():
         for name, (operations, moved, work) in pieces.items():
             work()
-            seconds = median_seconds(recorded(work, device))  # of the work, not of its orders
+            seconds = median_seconds(recorded(work, device))  # without launching its kernels
             found[name] = {"operations": operations, "bytes": moved, "seconds": seconds}
     return found
 
@@ -106,12 +106,12 @@ def roofline(device: torch.device, rows: int, d: int = 512, d_ff: int = 2048) ->
 
 
 def step_of(trainer: Trainer) -> dict:
-    """A step's time, its kernels and the time of each kind of them, and the memory at the peak."""
+    """The time of a step, its number of kernels, the time of each kind of kernel, and the peak memory."""
     prepared, device = trainer.prepare(0), trainer.device
     step = partial(trainer.train_step, prepared)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    for _ in range(3):  # compiles, finds the fastest kernels, and is recorded
+    for _ in range(3):  # compile, find the fastest kernels, capture the graph
         step()
     found = {"seconds": median_seconds(step, 1.0)}
     if device.type == "cpu":
@@ -134,9 +134,9 @@ def step_of(trainer: Trainer) -> dict:
 def trained_by(
     device: torch.device, config: TransformerConfig, batches: Same, *, tf32=False, anew=False, **settings
 ) -> dict:
-    """A step of a new model, with these settings of training, replayed unless it is launched anew each time."""
-    gc.collect()  # the one before holds memory
-    torch.compiler.reset()  # graphs of other sizes count against the number that is allowed
+    """Measurements of a new model's step with these training settings, replayed unless launched `anew`."""
+    gc.collect()  # the previous model still holds memory
+    torch.compiler.reset()  # graphs of other sizes count against the limit
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
     how = TrainingConfig(peak_learning_rate=1e-5, **settings)
     trainer = Trainer(Transformer(config), batches, how, device=device)
@@ -146,7 +146,7 @@ def trained_by(
 
 
 def base_and_big(device: torch.device, configs: dict[str, TransformerConfig], rows: int, length: int) -> dict:
-    """Base by one way after another, big by the fastest; nothing is padding."""
+    """Steps of base in all ways, and of big in the fastest; nothing is padding."""
     fast, fastest = {"precision": "bfloat16"}, "bfloat16, compiled"
     ways = {
         "float32, as the chapters write it": {"plain": True},
@@ -165,7 +165,7 @@ def base_and_big(device: torch.device, configs: dict[str, TransformerConfig], ro
 
 
 def number_words(device: torch.device) -> dict:
-    """Number words, 64 pairs: hardly any arithmetic, and as many orders as a large model gives."""
+    """Steps on 64 pairs of number words: hardly any arithmetic, but as many kernels as in a large model."""
     task = TASKS["number-words"]
     size = len(task.tokenisers()[1])
     config, batches = TransformerConfig(size, size, **task.sizes), Same(64, 12, size)
@@ -177,7 +177,7 @@ def number_words(device: torch.device) -> dict:
 
 
 def attention(device: torch.device, longest: int, heads: int = 8, d_k: int = 64) -> dict:
-    """Causal attention of one sentence in bfloat16, forward and backward: seconds and bytes at the peak."""
+    """Causal attention of one sentence in bfloat16, forward and backward: seconds and peak bytes."""
     ways = {"step by step": scaled_dot_product_attention, "fused": fused_attention}
     found = {"heads": heads, "d_k": d_k, **{name: {} for name in ways}}
     for length in (longest // 2**power for power in (4, 3, 2, 1, 0)):
@@ -190,12 +190,12 @@ def attention(device: torch.device, longest: int, heads: int = 8, d_k: int = 64)
 
 
 def forward_and_backward(way: Callable, inputs: list[Tensor]) -> None:
-    """Of causal attention."""
+    """Compute causal attention and its gradients."""
     torch.autograd.grad(way(*inputs, is_causal=True)[0].sum(), inputs)
 
 
 def peak_of(work: Callable[[], object], device: torch.device) -> int:
-    """The most that is allocated during work(), beyond what was there before."""
+    """The peak of bytes allocated during work(), beyond those allocated before."""
     if device.type == "cpu":
         return 0
     torch.cuda.synchronize()
@@ -210,14 +210,14 @@ def peak_of(work: Callable[[], object], device: torch.device) -> int:
 
 
 def captions(device: torch.device) -> dict:
-    """Multi30k with the task's own recipe, in bfloat16: each way from the first batch to the last step."""
+    """Runs of Multi30k with the task's own recipe in bfloat16, replayed and launched anew."""
     task = TASKS["multi30k"]
     given = task, task.tokenisers(), task.sizes, replace(task.training, precision="bfloat16"), device
     return {way: multi30k.measure(*given, anew=way != "replayed") for way in ("replayed", "launched anew")}
 
 
 def parts(device: torch.device, rounds: int, tiny: TransformerConfig | None = None) -> Parts:
-    """What is measured, in order; the first five with a tiny model at small sizes, too."""
+    """The measurements, in order; the first five can also run with a tiny model at small sizes."""
     base, big = tiny or TransformerConfig.base(), tiny or TransformerConfig.big()
     rows = 50 if tiny else 25_000
     decode = partial(translating, BASE, rounds=rounds, device=device.type)

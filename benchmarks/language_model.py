@@ -1,10 +1,10 @@
-"""Chapter 19's model, trained: ``python -m benchmarks.language_model`` (five minutes on two quiet cores).
+"""Train chapter 19's model: ``python -m benchmarks.language_model`` (five minutes on two quiet cores).
 
-A `LanguageModel` and a smaller one that drafts for it read ``transformer_lessons/data/this_book.txt``, by the
-chapter's own cells. Their weights go into ``transformer_lessons/pretrained/this_book``, and what happened on the
-way into ``transformer_lessons/records/language_model.json``; the chapter shows both.
+A `LanguageModel` and a smaller draft model are trained on ``transformer_lessons/data/this_book.txt`` with the
+chapter's own cells. Their weights go into ``transformer_lessons/pretrained/this_book``, and the course of the
+training into ``transformer_lessons/records/language_model.json``; the chapter shows both.
 
-The text is the prose of the chapters as it was on 2026-11-25, without code, tables, displayed formulas and links.
+The text is the prose of the chapters on 2026-11-25, without code, tables, displayed formulas and links.
 """
 
 import torch
@@ -22,7 +22,7 @@ STEPS, EVERY, SAYS_AT, PROMPT = {"model": 800, "draft": 500}, 50, (50, 200, 400,
 
 
 def trained(name: str, book: dict) -> tuple[torch.nn.Module, dict]:
-    """One of the two models, and its record: losses on both parts of the text, what it says."""
+    """One of the two models, trained, and its record: losses on both parts of the text, and samples."""
     torch.manual_seed(0)
     model = book["new_model"](**book["SIZES"][name])
     losses, held_out, says = [], {}, {}
@@ -32,17 +32,17 @@ def trained(name: str, book: dict) -> tuple[torch.nn.Module, dict]:
         if step % EVERY == 0:
             held_out[step] = round(book["loss_on"](book["held_out"], model), 3)
         if step in SAYS_AT and name == "model":
-            with torch.random.fork_rng():  # or the next batches would be those of the first steps
+            with torch.random.fork_rng():  # else the first steps' batches would come again
                 torch.manual_seed(0)
                 says[step] = book["said"](model, PROMPT, 60)
     return model, {"losses": losses, "held_out": held_out, "says": says}
 
 
 def main() -> None:
-    """Train both and store them."""
+    """Train both models and store them."""
     program("language_model", __doc__).parse_args()
     book = chapter("19_a_language_model")
-    book["speculate"] = speculate  # the package's is the chapter's, word for word
+    book["speculate"] = speculate  # the same code as the chapter's, word for word
     PRETRAINED.mkdir(exist_ok=True)
     found = {}
     for name in STEPS:

@@ -1,9 +1,9 @@
-"""Multi30k, trained and judged: ``python -m benchmarks.multi30k`` (a quarter of an hour on two CPU cores).
+"""Train and evaluate on Multi30k: ``python -m benchmarks.multi30k`` (a quarter of an hour on two CPU cores).
 
 With ``--long``, the recipe ``multi30k-long`` from three seeds, on a GPU if there is one (ten minutes on an H200).
 
-Trains the task's own model, and translates the test set of 2016: greedily, and with a beam of 5. What is counted
-as training time is what a user waits for, from the first batch to the last step; nothing else should run then.
+Trains the task's own model and translates the 2016 test set, greedily and with a beam of 5. The training time
+is what a user waits for, from the first batch to the last step; nothing else should run meanwhile.
 
 Writes ``transformer_lessons/records/multi30k.json`` or ``multi30k_long.json``, which chapter 16 shows.
 """
@@ -27,7 +27,7 @@ from transformer_lessons.trainer.tasks import TASKS, Task, batches
 def measure(
     task: Task, tokenisers: tuple, sizes: dict, config: TrainingConfig, device: torch.device, *, anew=False
 ) -> dict:
-    """One run, and BLEU of the model that it keeps; `anew`: a GPU's steps are not replayed."""
+    """The seconds of one run, and BLEU of the model that it keeps; `anew`: do not replay a GPU's steps."""
     with TemporaryDirectory() as name:
         directory = Path(name)
         trainer = new_trainer(task, tokenisers, sizes, config, device, directory)
@@ -51,7 +51,7 @@ def padding(data: Batches | TokenBatches) -> float:
 
 
 def about(data: TokenBatches, vocabulary: int) -> dict:
-    """What the model is trained on."""
+    """Facts about the training data."""
     return {
         "pairs": len(data.pairs),
         "vocabulary": vocabulary,
@@ -63,7 +63,7 @@ def about(data: TokenBatches, vocabulary: int) -> dict:
 
 
 def main() -> None:
-    """The task's own recipe once, on a CPU, or the long one, three times."""
+    """Run the task's own recipe once, on a CPU, or the long one three times."""
     parser = program("multi30k", __doc__)
     parser.add_argument("--long", action="store_true", help="the recipe multi30k-long, from three seeds")
     is_long, task = parser.parse_args().long, TASKS["multi30k"]

@@ -1,10 +1,10 @@
-"""Beside other implementations: ``python -m benchmarks.peers`` (a quarter of an hour on two CPU cores).
+"""Comparison with other implementations: ``python -m benchmarks.peers`` (15 minutes on two CPU cores).
 
-Models of the same sizes train on the same captions, translate the same sentences, and are held against the rate
-at which this machine multiplies matrices. It needs the captions, and ``pip install transformers x-transformers
-ctranslate2``.
-Contenders take turns, a few steps each, and what counts is the median of the ratios of all rounds: whatever else
-the machine does meets all of them. Speeds are in tokens that are not padding, a second.
+Models of the same sizes train on the same captions, translate the same sentences, and are compared with the
+rate at which this machine multiplies matrices. It needs the captions, and
+``pip install transformers x-transformers ctranslate2``. Contenders alternate, a few steps each, and the
+median of all rounds' ratios counts, so that other load on the machine affects all of them. Speeds are in
+tokens per second, not counting padding.
 
 Writes ``transformer_lessons/records/peers.json``, which chapter 16 shows. On a GPU, `benchmarks.gpu` runs two of
 its parts with larger models, compiled, in bfloat16 and with fused optimisers.
@@ -46,7 +46,7 @@ from transformer_lessons.tools.costs import BatchShape, training_operations
 from transformer_lessons.trainer.checkpoints import load_model
 from transformer_lessons.trainer.tasks import TASKS
 
-PAIRS = 64  # in a shuffled batch
+PAIRS = 64  # per shuffled batch
 ROUNDS = 9
 ENGINE = "CTranslate2"
 SIZES = {"d_model": 256, "num_heads": 8, "d_ff": 1024, "num_encoder_layers": 3, "num_decoder_layers": 3}
@@ -54,7 +54,7 @@ SMALL = TransformerConfig(8000, 8000, **SIZES, norm_first=True, shared_vocabular
 
 
 def on_captions(rounds: int) -> dict:
-    """Ours on batches of like lengths; the others on shuffled ones, as usual, and on ours."""
+    """Training on captions: ours on batches of similar length, the others on shuffled ones and on ours."""
     task = replace(TASKS["multi30k"], vocab_size=SMALL.target_vocab_size)
     pairs = task.pairs(*task.tokenisers(), task.training)
     tokens = round((pairs.sizes.sum() / len(pairs) + 1) * PAIRS)
@@ -68,10 +68,10 @@ def on_captions(rounds: int) -> dict:
 
 
 def on_full_batches(config: TransformerConfig, rows: int, length: int, rounds: int, device: str) -> dict:
-    """Beside the others where nothing is padding, and the shares of the machine's rate that are reached.
+    """Training without padding: our speed and the others', and the shares of the machine's rate reached.
 
-    By a whole step, and on a CPU by its products alone, which is the most there is. Eager Marian is no peer of
-    compiled models.
+    Shares are those of a whole step and, on a CPU, of its products alone, which is the limit. On a GPU, eager
+    Marian is left out, since the others are compiled.
     """
     batches, is_cpu = Same(rows, length, config.target_vocab_size), device == "cpu"
     peers = {name: make for name, make in PEERS.items() if is_cpu or "eager" not in name}
@@ -83,7 +83,7 @@ def on_full_batches(config: TransformerConfig, rows: int, length: int, rounds: i
     steps["matrices"] = matrices() if is_cpu else matrices(8192, device=device, dtype=torch.bfloat16)
     speeds = interleave(steps, rounds, 2 if is_cpu else 10)
     rates, tokens = speeds.pop("matrices"), real_tokens(batches.batch)
-    # A causal kernel leaves out half of the scores, and is given the whole of them, as is usual.
+    # A causal kernel skips half of the scores but is credited with all of them, as is usual.
     flops = training_operations(config, BatchShape(rows, length, length)) / tokens
     shares = {"step": share(speeds[OURS], flops, rates)}
     shares |= {"products_alone": share(speeds.pop("products"), flops, rates)} if is_cpu else {}
@@ -91,9 +91,9 @@ def on_full_batches(config: TransformerConfig, rows: int, length: int, rounds: i
 
 
 def translating(config: TransformerConfig, rows: int, length: int, rounds: int, device: str) -> dict:
-    """Greedy decoding of as many sentences and tokens; the end mark is never the likeliest.
+    """Greedy decoding of `rows` sentences of `length` tokens; the end mark is never the likeliest.
 
-    On a GPU with weights in bfloat16, and without CTranslate2, whose wheel is for CPUs here.
+    On a GPU, weights are in bfloat16, and CTranslate2 is left out, as its wheel is for CPUs here.
     """
     draw = torch.Generator().manual_seed(0)
     src = torch.randint(3, config.target_vocab_size, (rows, 20), generator=draw).to(device)
@@ -126,15 +126,15 @@ def translating(config: TransformerConfig, rows: int, length: int, rounds: int, 
 
 
 def by_marian(model: nn.Module, src: Tensor, *, beam_size: int = 1, **more: float) -> Tensor:
-    """By its own search, with a cache; without the start mark."""
+    """Marian's translations by its own search, with a cache, without the start mark."""
     how = {"attention_mask": (src != 0).long(), "num_beams": beam_size, "do_sample": False}
     return model.generate(src, **how, **more)[:, 1:]
 
 
 def sentences(beam_size: int, rounds: int) -> dict:
-    """Sentences a second of the thousand held-out numbers, by the trained model that comes with the package.
+    """Sentences per second for the 1,000 held-out numbers, by the trained model that comes with the package.
 
-    Their lengths as they come, sorted into batches of 64, in all three programs the same weights.
+    Sentences have their natural lengths, sorted into batches of 64; all three programs use the same weights.
     """
     model, source, _ = load_model()
     numbers = number_words.pairs(number_words.held_out())
@@ -162,7 +162,7 @@ def sentences(beam_size: int, rounds: int) -> dict:
 
 
 def parts(rounds: int) -> Parts:
-    """What is measured, in order."""
+    """The measurements, in order."""
     full = partial(on_full_batches, rounds=rounds, device="cpu")
     decode = partial(translating, rounds=rounds, device="cpu")
     return {

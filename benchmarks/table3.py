@@ -1,10 +1,10 @@
 """Table 3 of the paper as ablations on number words: ``python -m benchmarks.table3``.
 
-Each row changes one thing about the course's number-words model, in the proportions of the paper's rows where a
-model this small has room for them. All rows train equally long, but for those that say "250 steps": so many
-made the model that comes with the package, and after them nearly all are nearly perfect. As in the paper's
-equation 3, the learning rate goes with ``d_model^(−1/2)``. The rows "length" are about §3.5's remark on longer
-sequences; "no positions" is a control.
+Each row changes one thing about the course's number-words model, in the proportions of the paper's rows where
+a model this small has room for them. All rows train equally long, except those labelled "250 steps": the
+model that comes with the package was trained that long, and then nearly all are nearly perfect. As in the
+paper's equation 3, the learning rate is proportional to ``d_model^(−1/2)``. The rows "length" test §3.5's
+remark on longer sequences; "no positions" is a control.
 
 Writes ``transformer_lessons/records/table3.json``, which the page "The paper, checked" shows; half an hour.
 """
@@ -36,7 +36,7 @@ CONFIG, SEEDS, NUMBERS = TrainingConfig(steps=100, batch_size=64, warmup_steps=8
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: what it changes, and what it is about."""
+    """One row of the table: its group, its label, and what it changes."""
 
     group: str
     change: str
@@ -49,7 +49,7 @@ class Row:
 
 
 def longer(row: Row) -> Row:
-    """The same for as long as the packaged model was trained."""
+    """The same row, trained as long as the packaged model."""
     return replace(row, change=f"{row.change}, 250 steps", training={**row.training, "steps": 250})
 
 
@@ -63,7 +63,7 @@ AS_LONG = (
     *(Row("D", f"dropout = {p}", {"dropout": p}) for p in (0.1, 0.2)),
     *(Row("D", f"smoothing = {epsilon}", training={"smoothing": epsilon}) for epsilon in (0.0, 0.2)),
     Row("E", "learned positions", position="learned"),
-    # The package's start at N(0, 0.02²); 35 times that is the sinusoids' size, 1/√2 in the mean square.
+    # The package's start from N(0, 0.02²); 35 times that is the sinusoids' size, a root mean square of 1/√2.
     Row("E", "learned positions, started large", position="learned", position_scale=35.0),
     Row("E", "no positions", position=None),
 )
@@ -76,7 +76,7 @@ ROWS = (
         longer(Row("length", f"only short numbers, {position} positions", position=position, only_short=True))
         for position in ("sinusoidal", "learned", "rotary")
     ),
-    # Dropout is against overfitting: it gets its chance with data so few that they come sixteen times.
+    # Dropout works against overfitting: it gets its chance with so few pairs that each is seen 16 times.
     *(
         longer(Row("D", f"1,000 pairs, dropout = {p}", {"dropout": p}, {"training_pairs": 1000}))
         for p in (0.0, 0.1)
@@ -85,7 +85,7 @@ ROWS = (
 
 
 class NarrowKeys(MultiHeadAttention):
-    """Queries and keys of another width than values."""
+    """An attention whose queries and keys have another width than its values."""
 
     def __init__(self, d_model: int, num_heads: int, d_k: int):
         super().__init__(d_model, num_heads)
@@ -93,12 +93,12 @@ class NarrowKeys(MultiHeadAttention):
         self.W_q, self.W_k = linear(d_model, num_heads * d_k), linear(d_model, num_heads * d_k)
 
     def split(self, x: torch.Tensor) -> torch.Tensor:
-        """Into heads, however wide."""
+        """The input, split into heads of any width."""
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
 
 def new_model(row: Row) -> Transformer:
-    """An untrained model of that row, drawn from torch's current random state."""
+    """An untrained model for a row, initialised from torch's current random state."""
     vocabularies, is_learned = map(len, number_words.vocabularies()), row.position == "learned"
     changed = {**row.model, "position": "learned"} if is_learned else row.model
     model = Transformer(TransformerConfig(*vocabularies, **{**NumberWords.sizes, **changed}))
@@ -118,7 +118,7 @@ def new_model(row: Row) -> Transformer:
 
 
 def words(n: int) -> int:
-    """How many English tokens a number has."""
+    """The number of English tokens of a number."""
     return len(number_words.english_tokens(number_words.english(n)))
 
 
@@ -147,19 +147,19 @@ def run(number: int, seed: int) -> dict:
 
 
 def perplexity(model: Transformer, numbers: Sequence[int]) -> float:
-    """Per token of the right translations, of which each is a part of a word."""
+    """The perplexity per token of the right translations; a token is a part of a word."""
     with torch.no_grad(), evaluating(model):
         loss, tokens, _ = batch_loss(model, make_batch(number_words.pairs(numbers)), smoothing=0.0)
     return math.exp(loss / tokens)
 
 
 def exact_match(model: Transformer, numbers: Sequence[int]) -> float:
-    """Of greedy translations."""
+    """The exact match of greedy translations."""
     return evaluate_number_words(model, *number_words.vocabularies(), numbers)["exact_match"]
 
 
 def by_length(model: Transformer, count: int = 100) -> dict[str, float]:
-    """Exact match on held-out numbers of each length in English tokens, from the longest trained on upwards."""
+    """The exact match on held-out numbers by length in English tokens, from the longest trained on up."""
     of = {length: [n for n in number_words.held_out() if words(n) == length] for length in range(SHORT, 13)}
     return {str(length): exact_match(model, numbers[:count]) for length, numbers in of.items()}
 

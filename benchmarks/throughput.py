@@ -1,8 +1,8 @@
 """How fast is a class graded? ``python -m benchmarks.throughput`` (half an hour on two idle cores).
 
-A made-up class of mixed quality, of which all submissions differ, is graded by the command itself, as an
-instructor does: 10, 100 and 1,000 of them with two workers, 300 with one and two; then some by plain nbgrader, a
-kernel each. Memory is that of the whole tree of processes; pages that are shared count once for each.
+A made-up class of mixed quality, with no two submissions alike, is graded by the command that instructors
+use: 10, 100 and 1,000 submissions with two workers, 300 with one and two; then some by plain nbgrader, with a
+kernel each. Memory is that of the whole process tree; shared pages count once per process.
 
 Writes ``transformer_lessons/records/throughput.json``, which the README quotes.
 """
@@ -34,7 +34,7 @@ HERE = release.HERE.parent
 
 
 def hand_in(folder: Path, notebooks: list[nbformat.NotebookNode]) -> Path:
-    """A folder of submissions; each says which it is, so that no two are alike."""
+    """A folder of submissions; each contains its number, so that no two are alike."""
     for number, notebook in enumerate(notebooks):
         path = folder / f"student-{number:04}" / f"{ASSIGNMENT}.ipynb"
         path.parent.mkdir(parents=True)
@@ -44,19 +44,19 @@ def hand_in(folder: Path, notebooks: list[nbformat.NotebookNode]) -> Path:
 
 
 def watched(process: psutil.Popen) -> tuple[str, int]:
-    """What it prints, and the most memory, in MB, of it and of all below it, seen twice a second."""
+    """The output of a process, and the peak memory of its process tree in MB, sampled twice a second."""
     most = 0
     while True:
         try:
             return process.communicate(timeout=0.5)[0], most
         except subprocess.TimeoutExpired:
-            with suppress(psutil.NoSuchProcess):  # a box that has ended between two lines
+            with suppress(psutil.NoSuchProcess):  # a sandbox that has ended between two lines
                 tree = [process, *process.children(recursive=True)]
                 most = max(most, sum(one.memory_info().rss >> 20 for one in tree))
 
 
 def timed(source: Path, course: Path, workers: int) -> dict:
-    """Grade what a folder holds by the command; seconds, rate, and memory in MB at most."""
+    """Grade a folder by the command; return seconds, rate, and peak memory in MB."""
     command = [sys.executable, "-m", "exercises.autograder", "grade", str(source), "--course", str(course)]
     command += ["--workers", str(workers)]
     began, alone = time.perf_counter(), {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -68,7 +68,7 @@ def timed(source: Path, course: Path, workers: int) -> dict:
 
 
 def rate(number: int, seconds: float) -> dict:
-    """As the record keeps it."""
+    """The submissions, seconds and rate, as in the record."""
     return {
         "submissions": number,
         "seconds": round(seconds, 1),
@@ -77,7 +77,7 @@ def rate(number: int, seconds: float) -> dict:
 
 
 def plain(folder: Path, notebooks: list[nbformat.NotebookNode]) -> dict:
-    """The same by plain nbgrader, after its kernel's files have been read once."""
+    """Grade by plain nbgrader, after its kernel's files have been read once; return the speed."""
     course = Course(folder)
     course.grade("nobody", ASSIGNMENT, notebooks[0])
     began = time.perf_counter()

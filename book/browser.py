@@ -1,6 +1,6 @@
-"""Chromium without a window, driven by Playwright: the one that is installed, so that none is downloaded.
+"""Headless Chromium, driven by Playwright: the installed one, so that none is downloaded.
 
-Every host name but this machine's is made unresolvable, so that a page which needs another server shows it.
+Every host name but this machine's is made unresolvable, so that a page that needs another server shows it.
 """
 
 import shutil
@@ -26,9 +26,9 @@ def find() -> str | None:
 
 
 class Browser:
-    """Playwright's `page`, and what it says of itself since it was opened.
+    """Playwright's `page`, and its problems and requests since it was opened.
 
-    `problems` are errors and warnings on the console, uncaught exceptions, requests that failed; `requests` are
+    `problems` are errors and warnings on the console, uncaught exceptions and failed requests; `requests` are
     addresses.
     """
 
@@ -43,7 +43,7 @@ class Browser:
         page.on("console", self._listen)
 
     def _miss(self, request: Request) -> None:
-        if request.failure != "net::ERR_ABORTED":  # by the page itself
+        if request.failure != "net::ERR_ABORTED":  # aborted by the page itself
             self.problems.append(f"{request.failure}: {request.url}")
 
     def _listen(self, message: ConsoleMessage) -> None:
@@ -51,17 +51,17 @@ class Browser:
             self.problems.append(f"{message.text} {message.location['url']}")
 
     def open(self, page: Path | str) -> None:
-        """Open a file, or an address, and wait until its scripts, fonts and equations are there."""
+        """Open a file or an address, and wait until its scripts, fonts and equations are loaded."""
         self.problems.clear()
         self.requests.clear()
         self.page.goto(page.resolve().as_uri() if isinstance(page, Path) else page)
         self.evaluate(SETTLED)
 
     def evaluate(self, script: str):
-        """The value of JavaScript, or of its promise, without `eval`: `page.evaluate` a page's policy may forbid.
+        """The value of JavaScript or of its promise, without `eval`, which a page's policy may forbid.
 
         Raises:
-            RuntimeError: with what JavaScript raises.
+            RuntimeError: with the exception that JavaScript raises.
         """
         answer = self._devtools.send(
             "Runtime.evaluate", {"expression": script, "awaitPromise": True, "returnByValue": True}
@@ -73,7 +73,7 @@ class Browser:
 
 @contextmanager
 def browser(width: int = LAPTOP, height: int = 800, dark: bool = False, **options) -> Iterator[Browser]:
-    """A window of this size, in CSS pixels; options are those of Playwright's `new_page`."""
+    """A browser window of this size in CSS pixels; options are those of Playwright's `new_page`."""
     if (executable := find()) is None:
         raise FileNotFoundError("no Chromium on the PATH")
     look = {"color_scheme": "dark" if dark else "light", "reduced_motion": "reduce"}

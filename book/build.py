@@ -14,11 +14,11 @@ STRICT = ("--warningiserror", "--nitpick", "--keep-going", "--quiet")
 
 
 def build(folder: Path = ROOT, builder: str = "html") -> Path:
-    """Build with warnings as errors (`singlehtml`: all in one page); the first page.
+    """Build with warnings as errors (`singlehtml`: all in one page), and return the first page.
 
     A failure ends the process with Jupyter Book's exit code.
     """
-    gc.set_threshold(100_000, 20, 100)  # pages are trees that stay: a fifth of the time went to cycles
+    gc.set_threshold(100_000, 20, 100)  # page trees stay: a fifth of the time went to collecting cycles
     from jupyter_book.cli.main import main as jupyter_book  # its own import is slow, and warns
 
     from book import generated
@@ -30,7 +30,7 @@ def build(folder: Path = ROOT, builder: str = "html") -> Path:
 
 
 def pages(html: Path = HTML) -> list[Path]:
-    """Of a built site."""
+    """Return the pages of a built site."""
     return [page for page in sorted(html.rglob("*.html")) if "_static" not in page.relative_to(html).parts]
 
 

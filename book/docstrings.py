@@ -1,4 +1,4 @@
-"""A small Sphinx extension: how the package's docstrings become the reference, beyond autodoc and napoleon."""
+"""A small Sphinx extension that makes the reference from docstrings, beyond autodoc and napoleon."""
 
 import inspect
 import re
@@ -7,14 +7,14 @@ from textwrap import indent
 from docutils import nodes
 from sphinx.util.nodes import make_refnode
 
-# From there to the end of the paragraph; an indented line belongs to an argument.
+# From "A pitfall:" to the end of the paragraph; an indented line belongs to an argument.
 PITFALL = re.compile(r"^(?! )(.*?)(\b(?:(?:A|Two|Three)\s+p|P)itfalls?:(?:.|\n)*?)(?=\n\n|\Z)", re.MULTILINE)
 NAME = re.compile(r"(?<!`)`(\w+)`(?!`)")
 NAMED = {"module", "function", "class", "exception"}
 
 
 def set_pitfalls_apart(app, what, name, obj, options, lines):
-    """What a docstring says from "A pitfall:" to the end of the paragraph becomes a note of its own."""
+    """Turn the text from "A pitfall:" to the end of the paragraph into a note of its own."""
 
     note = PITFALL.sub(
         lambda found: f"{found[1]}\n\n.. container:: pitfall\n\n{indent(found[2], '   ')}", "\n".join(lines)
@@ -23,11 +23,11 @@ def set_pitfalls_apart(app, what, name, obj, options, lines):
 
 
 def leave_parameters_alone(app, what, name, obj, options, lines):
-    """`mask` is the function's own argument, whatever else is called so: code, not a link."""
+    """Show a function's own arguments, such as `mask`, as code, even if something else has that name."""
     try:
         own = set(inspect.signature(obj).parameters)
     except (TypeError, ValueError):
-        return  # a module has none
+        return  # a module has no signature
     for number, line in enumerate(lines):
         lines[number] = NAME.sub(lambda found: f"`{found[0]}`" if found[1] in own else found[0], line)
 
@@ -36,7 +36,7 @@ WRITTEN = {"~torch.nn.modules.module.": "torch.nn.", "~torch.d": "torch.d", "<fa
 
 
 def write_types(app, what, name, obj, options, signature, returned):
-    """``torch.device``, not "device"; and what Sphinx cannot read, or has made up for want of an ``__init__``."""
+    """Write ``torch.device`` and "...", not "device" and <factory>; drop signatures without ``__init__``."""
     if signature and signature.startswith("(*args") and what == "class":
         return "", None
     for said, meant in WRITTEN.items():
@@ -45,19 +45,19 @@ def write_types(app, what, name, obj, options, signature, returned):
 
 
 def leave_out_tuple_fields(app, what, name, obj, skip, options):
-    """Python itself writes "Alias for field number 0" on the fields of a named tuple."""
+    """Skip a named tuple's fields, whose docstring "Alias for field number 0" is Python's own."""
     return True if str(getattr(obj, "__doc__", "")).startswith("Alias for field") else None
 
 
 def link_or_code(app, env, node, contnode):
-    """`padding_mask` in another module's docstring, or a type in a signature: a link to its entry, else code.
+    """Link `padding_mask` in another module's docstring, or a type in a signature, to its entry, if any.
 
-    Explicit roles (``{py:func}``) do not come here: their targets must exist, or the build fails.
+    Explicit roles (``{py:func}``) do not get here: their targets must exist, or the build fails.
     """
     if node.get("refdomain") != "py" or node.get("reftype") not in ("obj", "class"):
         return None
     target = node["reftarget"]
-    ours = target.startswith("transformer_lessons.")  # a type, by the full name of where it is defined
+    ours = target.startswith("transformer_lessons.")  # a type, by its full name where it is defined
     ending = "." + (target.rpartition(".")[2] if ours else target)
     entries = [entry for name, entry in env.get_domain("py").objects.items() if name.endswith(ending)]
     found = [entry for entry in entries if entry.objtype in NAMED or "." in target]
@@ -67,7 +67,7 @@ def link_or_code(app, env, node, contnode):
 
 
 def setup(app):
-    """Sphinx calls this once, because `_config.yml` lists `book.docstrings`."""
+    """Register the extension; Sphinx calls this once, because `_config.yml` lists `book.docstrings`."""
     app.connect("autodoc-process-docstring", set_pitfalls_apart, priority=400)  # before napoleon's 500
     app.connect("autodoc-process-docstring", leave_parameters_alone, priority=401)
     app.connect("autodoc-process-signature", write_types)

@@ -1,8 +1,8 @@
-"""What becomes of pages when Sphinx has written them: they wait for less, weigh less, and are easier to use.
+"""Post-processing of the pages that Sphinx has written: they load faster, weigh less, and are easier to use.
 
-The theme brings rules for everything that it could show (of 65 kB, compressed, pages use 19), in nine files
-that a browser waits for before it shows a word, and so it does for fifteen scripts, the search's index among
-them: ``_templates/layout.html`` names one file instead. It brings 2,000 icons to every page, too.
+The theme has rules for everything that it could show (65 kB compressed, of which pages use 19), in nine files
+that a browser waits for before it shows a word. It also waits for fifteen scripts, including the search
+index. So ``_templates/layout.html`` names one file instead. The theme brings 2,000 icons to every page, too.
 """
 
 import re
@@ -15,33 +15,33 @@ from book.build import pages
 
 BUNDLE = "_static/site.css"
 OWN = ("_static/explorables/", "_static/live/")  # styles of single pages
-THEME = ["_static/basic.css", "_static/styles/pydata-sphinx-theme.css"]  # which its templates name
+THEME = ["_static/basic.css", "_static/styles/pydata-sphinx-theme.css"]  # named in its templates
 NAME = re.compile(r"[.#]((?:[\w-]|\\.)+)")
 BRACKETS = re.compile(r"\([^()]*(?:\([^()]*\)[^()]*)*\)")
 NESTED = {"media", "supports", "layer"}
 ICONS = re.compile(r"[\ue000-\uf8ff]|\\([ef][0-9a-f]{3})\b")  # characters for private use, or their numbers
 
-# What Sphinx, the theme and its parts write, and what becomes of it.
+# Patterns in what Sphinx, the theme and its parts write, and their replacements.
 MENDS = {
     # A list's entries are its items (docutils' own role for them is deprecated).
     r'role="doc-biblioentry"': 'role="listitem"',
-    # A name that the eye does not see is one that the voice cannot say (WCAG 2.5.3).
+    # An invisible name cannot be spoken by users of voice control (WCAG 2.5.3).
     r'(<button class="[^"]*search-button-field[^>]*?) aria-label="Search"': r"\1",
     r'(<summary) aria-label="Toggle hidden content">': r"\1>",
-    # The parameters of a long signature are no list of terms and what they mean (WCAG 1.3.1).
+    # The parameters of a long signature are not a list of terms and definitions (WCAG 1.3.1).
     r"<dl>\n((?:<dd>(?:(?!</?d[dl]>).)*</dd>\n?)+)</dl>": r'<div class="sig-params">\n\1</div>',
     r"(?<=\n)<dd>(<em class=\"sig-param\">(?:(?!</?d[dl]>).)*)</dd>": r"<div>\1</div>",
-    # What unfolds the pages below a page has a name.
+    # The toggle that unfolds the pages below a page needs a name.
     r'(<a class="[^"]*" href="[^"]*">([^<]*)</a><details[^>]*>)<summary><span class="toctree-toggle"': (
         r'\1<summary aria-label="Pages below “\2”"><span class="toctree-toggle"'
     ),
-    # Names and punctuation have the colour of their surroundings: of a page's elements, these were a quarter.
+    # Names and punctuation have the colour of their surroundings; they were a quarter of a page's elements.
     r'<span class="(?:n|nn|p|w)">([^<]*)</span>': r"\1",
 }
 
 
 def wait_for_less(app, pagename, templatename, context, doctree):
-    """A page's scripts wait until it is there, and what needs one must wait too, as a module does."""
+    """Defer a page's scripts until it is loaded; inline code that needs them becomes a module to wait too."""
     if app.builder.name != "html":
         return
     for script in context["script_files"]:
@@ -55,13 +55,13 @@ def wait_for_less(app, pagename, templatename, context, doctree):
 
 
 def finish(app, error):
-    """Sphinx calls this when all is written."""
+    """Post-process the pages; Sphinx calls this when all are written."""
     if error or app.builder.name != "html":
         return
     html = Path(app.outdir)
     lighten(html, app.builder.sheets)
     keep_used_icons(html)
-    # sphinx-sitemap lists only what this build has written: after an edit, one page.
+    # sphinx-sitemap lists only what this build has written, which may be one edited page.
     addresses = [f"{app.config.html_baseurl}{name}.html" for name in sorted(app.env.found_docs)]
     entries = "".join(f"<url><loc>{address}</loc></url>\n" for address in addresses)
     text = f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n{entries}</urlset>\n'
@@ -69,7 +69,7 @@ def finish(app, error):
 
 
 def lighten(html: Path, sheets: list[str]) -> None:
-    """Mend the pages of a built site, and make one style sheet, of the rules that they can use."""
+    """Mend the pages of a built site, and make one style sheet of the rules that they can use."""
     mended = {path: mend(path.read_text(encoding="utf-8")) for path in pages(html)}
     for path, text in mended.items():
         path.write_text(text, encoding="utf-8")
@@ -77,13 +77,13 @@ def lighten(html: Path, sheets: list[str]) -> None:
     texts = [*mended.values(), *(path.read_text(encoding="utf-8") for path in scripts)]
     names = {word for text in texts for word in re.findall(r"[\w-]+", text)}
     style = "".join(used_rules((html / sheet).read_text(encoding="utf-8"), names) for sheet in sheets)
-    # The bundle lies where most sheets lie, and the theme's, which name their character set, one folder below.
+    # The bundle is where most sheets are; the theme's, which name their character set, are one folder below.
     style = style.replace('@charset "UTF-8";', "").replace("url(../", "url(")
     (html / BUNDLE).write_text(style, encoding="utf-8")
 
 
 def mend(page: str) -> str:
-    """Change what makes a page harder to use without eyes or hands."""
+    """Change what makes a page harder to use with a screen reader, by voice, or by keyboard."""
     for pattern, better in MENDS.items():
         page = re.sub(pattern, better, page, flags=re.DOTALL)
     return page
@@ -93,8 +93,8 @@ def used_rules(style: str, names: set[str]) -> str:
     """A style sheet without the rules whose classes and ids occur nowhere.
 
     Args:
-        style: its text.
-        names: all words of pages and scripts; what a script puts together from parts would be missed.
+        style: the text of the style sheet.
+        names: all words of pages and scripts; names that a script assembles from parts would be missed.
     """
     kept = []
     for rule in tinycss2.parse_stylesheet(style, skip_comments=True, skip_whitespace=True):
@@ -107,13 +107,13 @@ def used_rules(style: str, names: set[str]) -> str:
 
 
 def _can_match(selectors: str, names: set[str]) -> bool:
-    # In brackets one of several may match, or none may: only what stands outside must be there.
+    # In brackets, one of several may match, or none may: only names outside must occur.
     outside = BRACKETS.sub("", selectors).split(",")
     return any(all(name.replace("\\", "") in names for name in NAME.findall(one)) for one in outside)
 
 
 def keep_used_icons(html: Path) -> None:
-    """Leave in each font of icons those that the bundled styles name."""
+    """Keep in each icon font only the icons that the bundled styles name."""
     style = (html / BUNDLE).read_text(encoding="utf-8")
     icons = ",".join(found[1] or f"{ord(found[0]):x}" for found in ICONS.finditer(style))
     for path in map(str, (html / "_static").rglob("fa-*.woff2")):

@@ -1,9 +1,9 @@
-"""What is made of what the package and the chapters know.
+"""Pages and data that are generated from the package and the chapters.
 
-Whenever the book is built, it writes `mistakes.md`, and `exercises.md` with points and minutes of the released
-notebooks. An anchor's name has no chapter number in it, so the checks' messages keep it when chapters move; where
-it stands is read from the chapters, by ``python -m book.generated``, into
-``transformer_lessons/checks/places.json``. A test compares.
+Every build of the book writes `mistakes.md`, and `exercises.md` with points and minutes of the released
+notebooks. The name of an anchor has no chapter number in it, so the checks' messages keep it when chapters
+move; its place is read from the chapters by ``python -m book.generated`` into
+``transformer_lessons/checks/places.json``. A test compares the two.
 """
 
 import json
@@ -22,7 +22,7 @@ from transformer_lessons.tools import submission
 BOOK = Path(__file__).parent
 PLACES = BOOK.parent / "transformer_lessons" / "checks" / "places.json"
 HOME = "https://transformer-lessons.github.io/transformer-lessons/"  # `make set-repository` keeps it right
-LAST = "right shape, wrong numbers"  # which hundreds of mistakes show
+LAST = "right shape, wrong numbers"  # the symptom of hundreds of mistakes
 ANCHOR = re.compile(r'<a id="(?!ch\d\d-|eq:)([^"]+)"></a>')
 TEMPLATES = Environment(loader=FileSystemLoader(BOOK / "_templates"), undefined=StrictUndefined)
 
@@ -51,7 +51,7 @@ def exercises() -> str:
 
 
 def sums(assignments) -> str:
-    """Graded tasks, points, and each assignment's hours to the half, so that the column adds up."""
+    """The graded tasks, points and hours; each assignment's hours count in halves, so the column adds up."""
     tasks = [task for one in assignments for task in one["tasks"]]
     points = [float(task["points"]) for task in tasks if task["points"] != "–"]
     hours = sum(round(sum(int(task["minutes"]) for task in one["tasks"]) / 30) / 2 for one in assignments)
@@ -59,7 +59,7 @@ def sums(assignments) -> str:
 
 
 def places() -> str:
-    """For each anchor its place in words, and its page."""
+    """The place of each anchor in words, and its page, as JSON."""
     found = {}
     for path in chapters():
         text = prose(path)
@@ -75,13 +75,13 @@ def places() -> str:
 
 
 def without_markdown(title: str) -> str:
-    """A heading as plain text, and its formulas in letters."""
+    """A heading as plain text, with its formulas in letters."""
     title = re.sub(r"\\text\{(\w+)\}", r"\1", title).replace(r"\sqrt", "√")
     return re.sub(r"[`$*\\{}]", "", title)
 
 
 def write_pages() -> None:
-    """What a build needs beside what is committed."""
+    """Write the pages that a build needs and that are not committed."""
     for name, text in (("exercises.md", exercises()), ("mistakes.md", mistakes())):
         with replacing(BOOK / name) as temporary:
             temporary.write_text(text, encoding="utf-8")

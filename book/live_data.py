@@ -1,7 +1,7 @@
-"""What the live figures of chapters 0 and 7 show, from real runs of the packaged model.
+"""The data of the live figures in chapters 0 and 7, from real runs of the packaged model.
 
-`one_page` has the layers of the drawing, of which `one_page.js` lays those of a sentence, a step and a row on its
-base; its words stand in `one_page.toml`. The build writes them into ``_static/live``.
+`one_page` has the layers of the drawing; `one_page.js` puts those of a sentence, a step and a row on top of
+the base. Its texts are in `one_page.toml`. The build writes the data into ``_static/live``.
 """
 
 import json
@@ -30,7 +30,7 @@ KINDS = {
 
 
 def heads(n: int) -> dict:
-    """The words of a number, and where all heads look, in percent, while the right German words come in."""
+    """The words of a number, and all heads' weights in percent when the right German words are the input."""
     model, source, target = checkpoints.load_model()
     english = number_words.english_tokens(number_words.english(n))
     german = number_words.german_tokens(n)
@@ -44,7 +44,7 @@ def heads(n: int) -> dict:
 
 
 def parts() -> list[dict]:
-    """What can be pointed at: where it is, what it is called, does and measures, and who builds it."""
+    """The parts to point at: each one's place, name, purpose and shape, and the chapters that build it."""
     found = []
     for name, part in tomllib.loads(Path(__file__).with_name("one_page.toml").read_text("utf-8")).items():
         for panel, (box, shape) in enumerate(zip(part["boxes"], part["shapes"], strict=True)):
@@ -62,7 +62,7 @@ def pages() -> dict[str, tuple[str, str]]:
 
 
 def sentence(n: int) -> dict:
-    """All that the figure says and shows of one number."""
+    """Everything that the figure says and shows about one number."""
     one = one_page.run(n)
     words, said = one["words"]
     right, looks, states = [*number_words.german_tokens(n), "EOS"], [], []
@@ -86,29 +86,29 @@ def sentence(n: int) -> dict:
 
 
 def drawn(draw: Callable, *given: object, on: slice = slice(None)) -> list[str]:
-    """What a function draws on these panels, as SVG, with rectangles shortened, of which there are thousands."""
+    """What a function draws on these panels, as SVG, with its thousands of rectangles shortened."""
     panels = one_page.panels()[on]
     draw(*panels, *given)
     return [re.sub(RECTANGLE, r"M\1 \2H\3V\4H\1z", panel.svg()[1]) for panel in panels]
 
 
 def of_one_page() -> dict:
-    """All of chapter 0's figure."""
+    """All data of chapter 0's figure."""
     runs = [sentence(n) for n in one_page.NUMBERS]
     return {"base": drawn(one_page.base), "parts": parts(), "chapters": pages(), "runs": runs}
 
 
 def of_heads() -> list[dict]:
-    """All of chapter 7's."""
+    """All data of chapter 7's figure."""
     return [heads(n) for n in NUMBERS]
 
 
-# By the figure's name, as what its script looks for it, and what it is.
+# By the figure's name: the variable that its script reads, and the function that makes the data.
 DATA = {"one_page": ("onePage", of_one_page), "heads": ("headsData", of_heads)}
 
 
 def script(name: str) -> str:
-    """What one live figure shows, as a script of its own."""
+    """The data of one live figure, as a script of its own."""
     variable, data = DATA[name]
     text = json.dumps(data(), ensure_ascii=False, separators=(",", ":"))
     return f"globalThis.lessons = globalThis.lessons || {{}};\nlessons.{variable} = {text};\n"

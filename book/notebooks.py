@@ -1,7 +1,7 @@
 """Execute the notebooks and store their outputs, normalised: ``python -m book.notebooks [NOTEBOOK …]``.
 
-An executed notebook is committed, read in Colab, shown on the site and compared by nbval. So whatever differs
-from run to run without meaning anything (times, versions, random ids) is taken out here, and nowhere by hand.
+An executed notebook is committed, read in Colab, shown on the site and compared by nbval. So everything that
+differs between runs without meaning (times, versions, random ids) is removed here, and never by hand.
 """
 
 import sys
@@ -18,7 +18,7 @@ from transformer_lessons.data.files import replacing
 CHAPTERS = Path(__file__).parent / "chapters"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 METADATA = ("accelerator", "colab")
-# What a cell may carry: tags, alternative texts of figures, what nbgrader knows, Jupyter's folded state.
+# What a cell may have: tags, alternative texts of figures, nbgrader's entries, Jupyter's folded state.
 CELL_METADATA = ("tags", "mystnb", "nbgrader", "jupyter", "deletable", "editable")
 
 
@@ -35,7 +35,7 @@ def prose(path: Path) -> str:
 
 
 def normalise(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """Keep what has a meaning; cells without an id of ours get one from their place."""
+    """Keep only meaningful metadata; if a cell has no id of ours, number all cells by their places."""
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     kept = {name: value for name, value in notebook.metadata.items() if name in METADATA}
     notebook.metadata = nbformat.from_dict(
@@ -45,7 +45,7 @@ def normalise(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     own = [name for name in ids if name.startswith("cell-")]
     for number, cell in enumerate(notebook.cells, start=1):
         cell.metadata = nbformat.from_dict({k: v for k, v in cell.metadata.items() if k in CELL_METADATA})
-        if own != ids:  # cells were added: number them all anew
+        if own != ids:  # cells were added: number all again
             cell.id = f"cell-{number:03}"
     return notebook
 
@@ -54,7 +54,7 @@ def execute(path: Path) -> None:
     """Run a notebook top to bottom in its folder and store it; a failing one is left as it was."""
     notebook = nbformat.read(path, as_version=4)
     resources = {"metadata": {"path": str(path.parent)}}
-    # A slow cell hands its text over in several pieces, as the clock has it: they become one.
+    # A slow cell delivers its text in several pieces, depending on time: join them.
     NotebookClient(notebook, timeout=600, coalesce_streams=True, resources=resources).execute()
     nbformat.validate(normalise(notebook))
     with replacing(path) as temporary:

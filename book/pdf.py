@@ -1,7 +1,7 @@
 """The book as one PDF: ``make pdf`` writes ``_build/transformer-lessons.pdf``, with bookmarks and page numbers.
 
-Sphinx puts all pages into a single one, whose links stay within it; Chromium typesets and prints that. Without a
-Chinese font (Ubuntu: apt install fonts-noto-cjk), the Chinese page is full of boxes.
+Sphinx joins all pages into one with internal links; Chromium typesets and prints it. Without a Chinese font
+(Ubuntu: apt install fonts-noto-cjk), the Chinese page is full of boxes.
 """
 
 import io
@@ -26,7 +26,7 @@ LOOK = {
     "outline": True,
     "tagged": True,
 }
-# On paper nothing unfolds, nobody scrolls, and hands-on figures are pictures.
+# On paper nothing unfolds or scrolls, and interactive figures are pictures.
 PREPARE = """async () => {
   document.querySelectorAll("details").forEach((one) => (one.open = true));
   document.querySelectorAll(".lessons-explorable").forEach((one) => {
@@ -38,7 +38,7 @@ PREPARE = """async () => {
 
 
 def print_page(view: Browser, page: Path, to: Path) -> None:
-    """A page as PDF.
+    """Print a page as PDF.
 
     Raises:
         RuntimeError: if a picture is missing.
@@ -47,7 +47,7 @@ def print_page(view: Browser, page: Path, to: Path) -> None:
     view.open(page)
     if missing := view.page.evaluate(PREPARE):
         raise RuntimeError(f"{page.name}: pictures are missing: {', '.join(missing)}")
-    # Chromium leaves all objects of a PDF uncompressed, which is two thirds of it.
+    # Chromium leaves all objects of a PDF uncompressed, which makes up two thirds of the file.
     with replacing(to) as temporary, pikepdf.open(io.BytesIO(view.page.pdf(**LOOK))) as pdf:
         pdf.save(temporary, object_stream_mode=pikepdf.ObjectStreamMode.generate)
 

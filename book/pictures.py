@@ -1,9 +1,9 @@
-"""Pictures that are files: ``python -m book.pictures NAME …`` takes them anew.
+"""Pictures that are files: ``python -m book.pictures NAME …`` makes them again.
 
-`readme` is a drawing of chapter 0, for light pages and dark ones. `translator`, of the built site (``make
-book``), is how the live translator starts, for readers without JavaScript and the PDF, and the room it needs:
-what stands below must not move when its script has run. `grading` is what instructors see of a made-up class;
-it takes a minute, and a machine on which students' code can be confined.
+`readme` is a drawing of chapter 0, for light and dark pages. `translator` takes the live translator of the
+built site (``make book``) as it starts, for readers without JavaScript and for the PDF, and prints the room
+it needs: the text below must not move when its script has run. `grading` is what instructors see of a made-up
+class; it takes a minute and needs a machine with a sandbox for students' code.
 """
 
 import argparse
@@ -24,10 +24,10 @@ STATIC = Path(__file__).parent / "_static"
 LIGHT, DARK = ("".join(f"--{role}:{colours[mode]};" for role, colours in PALETTE.items()) for mode in (0, 1))
 STYLE = f"""<style>svg{{{LIGHT}background:var(--paper);fill:var(--ink);font-family:system-ui,sans-serif}}
 @media(prefers-color-scheme:dark){{svg{{{DARK}}}}}</style>"""
-TALL = 4000  # pixels, so that all of a figure is seen at once
+TALL = 4000  # pixels, so that a whole figure is visible at once
 STUDENT, ASSIGNMENT = "student-003_1003", "ps01_embeddings_attention"
 WIDTH, MARGIN, SHARPNESS, COLOURS = 720, 20, 2, 64
-# Where each picture begins and ends: a task with a mistake that has a name, and the report up to its first table.
+# Where each picture begins and ends: a task with a named mistake, and the report up to its first table.
 GRADING = {
     "feedback": (f"feedback/{STUDENT}/{ASSIGNMENT}/{ASSIGNMENT}.html", "h3 >> nth=1", ".panel >> nth=1"),
     "report": (f"report/{ASSIGNMENT}.html", "header", "#scores ~ .scroll"),
@@ -35,10 +35,10 @@ GRADING = {
 
 
 def readme() -> None:
-    """A drawing takes its colours from the page that it stands in; a file brings its own."""
+    """Write a drawing with its own colours, since in a file it cannot take them from a page."""
     html = drawing(str(CHAPTERS / "00_on_one_page.ipynb"), "fig-0-2")
     svg = re.search(r'<svg.*?viewBox="0 0 (\d+) (\d+)".*?>(.*?)</svg>', html, re.DOTALL)
-    width, height, content = int(svg[1]) + 1, int(svg[2]), svg[3]  # of the frame's line, half lies outside
+    width, height, content = int(svg[1]) + 1, int(svg[2]), svg[3]  # half of the frame's line is outside
     xmlns = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     size = f'viewBox="0 0 {width} {height}" width="{1.5 * width:g}" height="{1.5 * height:g}"'
     path = STATIC / "cross_attention.svg"
@@ -46,12 +46,12 @@ def readme() -> None:
 
 
 def image(screenshot: bytes) -> Image.Image:
-    """What Playwright has taken."""
+    """Open a screenshot that Playwright has taken."""
     return Image.open(io.BytesIO(screenshot)).convert("RGB")
 
 
 def translator() -> None:
-    """Before anybody touches it, on a laptop; of a phone, only the height."""
+    """Take a picture of the untouched translator on a laptop, and print its size; for a phone, the height."""
     pictures = {}
     for name, width in (("laptop", LAPTOP), ("phone", PHONE)):
         with browser(width=width, height=TALL) as view:
@@ -66,8 +66,8 @@ def translator() -> None:
 
 
 def grading() -> None:
-    """A task on a student's page, and the top of the report, in few colours."""
-    from exercises.autograder.__main__ import main as autograder  # which takes seconds to import
+    """Take pictures of a task on a student's page and of the top of the report, in few colours."""
+    from exercises.autograder.__main__ import main as autograder  # takes seconds to import
 
     with TemporaryDirectory() as folder, browser(width=WIDTH, device_scale_factor=SHARPNESS) as view:
         where = ["--course", folder]

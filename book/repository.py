@@ -1,8 +1,8 @@
-"""Give the repository its address: ``make set-repository URL=https://github.com/NAME/REPO``.
+"""Set the repository's address: ``make set-repository URL=https://github.com/NAME/REPO``.
 
-The address stands in links, in Colab's links, in ``pip install git+…`` and on the pages: this rewrites it in
-every tracked text file, notebooks included. The address in use is read from `pyproject.toml`, which is written
-last: after an interruption, the same command finishes the work.
+The address occurs in links, in Colab's links, in ``pip install git+…`` and on the pages: this rewrites it in
+every tracked text file, including notebooks. The current address is read from `pyproject.toml`, which is
+written last: after an interruption, the same command finishes the work.
 """
 
 import re
@@ -16,16 +16,16 @@ ADDRESS = re.compile(r"https://github\.com/([A-Za-z0-9][A-Za-z0-9-]*)/([A-Za-z0-
 
 
 def set_repository(url: str, root: Path = ROOT) -> list[str]:
-    """Rewrite OWNER/NAME and OWNER.github.io/NAME everywhere below `root`; the files that changed.
+    """Rewrite OWNER/NAME and OWNER.github.io/NAME everywhere below `root`; return the files that changed.
 
     Raises:
-        ValueError: for any other address than GitHub's, from where alone Colab opens notebooks.
+        ValueError: for an address that is not GitHub's, because Colab opens notebooks from nowhere else.
     """
     if not (given := ADDRESS.fullmatch(url.strip())):
         raise ValueError(f"expected https://github.com/NAME/REPO, got {url!r}")
     settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     old, new = ADDRESS.fullmatch(settings["project"]["urls"]["Repository"]).groups(), given.groups()
-    # A longer name that begins so is another's.
+    # A longer name that begins like this is another repository's.
     ours = re.compile(r"(?<![\w.-]){}(/|\.github\.io/){}(?![\w-])".format(*map(re.escape, old)))
     search = ["git", "grep", "--files-with-matches", "--null", "-I", "--fixed-strings", "-e", old[1]]
     listed = subprocess.run(search, cwd=root, capture_output=True, check=True, encoding="utf-8").stdout

@@ -1,7 +1,7 @@
-"""Pictures of built pages: ``make screenshots``, or some: ``make screenshots PAGES=chapters/13_training``.
+"""Screenshots of built pages: ``make screenshots``, or ``make screenshots PAGES=chapters/13_training``.
 
-In `_build/screenshots`, each page at the width of a phone and of a laptop, light and dark, at its full
-height, and as a dark page looks on paper.
+They go into `_build/screenshots`: each page at the width of a phone and of a laptop, light and dark, at its
+full height, and as a dark page looks on paper.
 """
 
 import sys
@@ -10,7 +10,7 @@ from book.browser import LAPTOP, PHONE, browser
 from book.build import HTML, ROOT, pages
 
 OUTPUT = ROOT / "_build" / "screenshots"
-PAPER = 820  # pixels across the text of a sheet of A4, at the scale at which book/pdf.py prints
+PAPER = 820  # pixels across the text of a sheet of A4, at the scale of book/pdf.py
 LOOKS = {
     f"{width}-{'dark' if is_dark else 'light'}": (width, is_dark, "screen")
     for width in (PHONE, LAPTOP)

@@ -1,4 +1,4 @@
-"""A small Sphinx extension: what the site needs beyond the settings of `_config.yml`."""
+"""A small Sphinx extension with what the site needs beyond the settings of `_config.yml`."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ FIGURE = re.compile(r'data-(live|explorable)="([\w-]+)"')
 STYLES = {"live": "live/live.css", "explorable": "explorables/explorables.css"}
 TRAINED = "number_words"  # the model that comes with the package, as a script
 EXPLORABLES = {"translator": ("page", "model", "numbers", TRAINED, "translator")}
-# What readers search for, where the title says it differently: that page comes first, and the index has it.
+# What readers search for if the title says it differently: that page comes first, and the index lists it.
 SOUGHT = {
     "chapters/04_masks": ["mask"],
     "chapters/05_positions": ["positional encoding"],
@@ -30,9 +30,9 @@ BORROWED = re.compile(r'<div data-drawing="([\w/]+)#([\w-]+)"></div>')
 
 
 def configure(app, config):
-    """Jupyter Book puts all below `_static` on every page; a figure's is for its page, MathJax for equations.
+    """Take figures' files and MathJax off every page, where Jupyter Book puts all of `_static`.
 
-    At the foot of each page stands which release of the package its notebooks install.
+    The footer of each page says which release of the package its notebooks install.
     """
     own = ("vendor/", "explorables/", "live/", config.mathjax_path)
     config.html_js_files = [path for path in config.html_js_files if not str(path).startswith(own)]
@@ -41,7 +41,7 @@ def configure(app, config):
 
 
 def compute_data(app):
-    """The weights that the live translator runs, and what live figures show of the model."""
+    """Write the weights that the live translator runs, and the data of the live figures."""
     if app.builder.format != "html":
         return
     static = Path(app.outdir) / "_static"
@@ -54,9 +54,9 @@ def compute_data(app):
 
 
 def add_figures(app, pagename, templatename, context, doctree):
-    """The scripts and styles of a page's figures, ``<div data-live="masks">`` and the like, on this page only.
+    """Add the scripts and styles of a page's figures, such as ``<div data-live="masks">``, to this page only.
 
-    On paper, an explorable is its still.
+    On paper, an explorable is a still picture.
     """
     for kind, name in dict.fromkeys(FIGURE.findall(context.get("body", ""))):
         if kind == "explorable" and app.builder.name == "singlehtml":
@@ -67,7 +67,7 @@ def add_figures(app, pagename, templatename, context, doctree):
 
 
 def figure_scripts(kind: str, name: str) -> list[str]:
-    """What a figure needs, in order; of a live one, what it shows may be in a file of its own."""
+    """Return the scripts of a figure, in order; the data of a live one may be in a file of its own."""
     if kind == "explorable":
         return [f"explorables/{script}.js" for script in EXPLORABLES[name]]
     data = [f"live/{name}.data.js"] if name in live_data.DATA else []
@@ -75,7 +75,7 @@ def figure_scripts(kind: str, name: str) -> list[str]:
 
 
 class Notebooks(SphinxTransform):
-    """What MyST's own notation would say, but that Colab would show as text."""
+    """A transform for what MyST has its own notation for, which Colab would show as text."""
 
     default_priority = (
         200  # before PropagateTargets (260), which gives a name to the next heading or equation
@@ -87,9 +87,9 @@ class Notebooks(SphinxTransform):
             change()
 
     def set_anchors(self) -> None:
-        """``<a id="attention-scale"></a>``, one or more in a paragraph, become anchors of what follows.
+        """Turn a paragraph of one or more ``<a id="attention-scale"></a>`` into anchors of what follows.
 
-        As a target that Sphinx knows, a link to it from any page is checked by the build.
+        They become targets that Sphinx knows, so the build checks links to them from any page.
         """
         for paragraph in list(self.document.findall(nodes.paragraph)):
             if not all(isinstance(child, nodes.raw) for child in paragraph.children):
@@ -98,15 +98,15 @@ class Notebooks(SphinxTransform):
             if not names or ANCHOR.sub("", text):
                 continue
             after = paragraph.next_node(descend=False, siblings=True)
-            # A fold that is HTML takes no name; an empty box does.
+            # A fold that is HTML takes no name; an empty container does.
             kind = nodes.container if isinstance(after, nodes.raw) else nodes.target
             targets = [self.name(kind(), name, name, paragraph.line) for name in names]
             paragraph.replace_self(targets)
 
     def number_figures(self) -> None:
-        """``[Figure 3.4](#fig-3-4)`` leads to the cell whose output is that drawing, from other pages too.
+        """Let ``[Figure 3.4](#fig-3-4)`` lead to the cell whose output is that drawing, from any page.
 
-        Sphinx does not look into outputs: the cell takes the drawing's id, and the drawing has none on the site.
+        Sphinx does not look into outputs: the cell takes the drawing's id; the drawing has none on the site.
         """
         boxes = self.document.findall(nodes.container)
         for cell in [box for box in boxes if box.get("nb_element") == "cell_code"]:
@@ -118,7 +118,7 @@ class Notebooks(SphinxTransform):
                 output[:] = [nodes.Text(output.rawsource)]
 
     def name(self, node: nodes.Element, name: str, title: str, line: int) -> nodes.Element:
-        """Make a node the target of links, from other pages too: MyST looks in the metadata for these."""
+        """Make a node the target of links, from other pages too: MyST looks for those in the metadata."""
         node["ids"].append(name)
         node["names"].append(name)
         self.document.note_explicit_target(node)
@@ -126,21 +126,21 @@ class Notebooks(SphinxTransform):
         return node
 
     def borrow_drawings(self) -> None:
-        """``<div data-drawing="chapters/00_on_one_page#fig-0-1"></div>`` is that drawing, on a page of prose."""
+        """Replace ``<div data-drawing="chapters/00_on_one_page#fig-0-1"></div>`` by that drawing."""
         for place in list(self.document.findall(nodes.raw)):
             if found := BORROWED.fullmatch(place.astext().strip()):
                 self.env.note_dependency(path := f"{self.env.srcdir}/{found[1]}.ipynb")
                 place[:] = [nodes.Text(drawing(path, found[2]))]
 
     def add_to_index(self) -> None:
-        """Entries of the index for `SOUGHT`, which Sphinx's search ranks above words of the text."""
+        """Add index entries for `SOUGHT`, which Sphinx's search ranks above words of the text."""
         section = self.document.next_node(nodes.section)
         for words in SOUGHT.get(self.env.docname, []):
             section.insert(1, addnodes.index(entries=[("single", words, section["ids"][0], "main", None)]))
 
 
 def drawing(path: str, name: str) -> str:
-    """The drawing with the id `name` among the outputs of a chapter."""
+    """Return the drawing with the id `name` among the outputs of a chapter."""
     cells = nbformat.read(path, as_version=4).cells
     outputs = [output for cell in cells if cell.cell_type == "code" for output in cell.outputs]
     shown = [output.get("data", {}).get("text/html", "") for output in outputs]
@@ -149,7 +149,7 @@ def drawing(path: str, name: str) -> str:
 
 
 def unfold_launch_button(app, pagename, templatename, context, doctree):
-    """The theme hides launch buttons in a menu behind a rocket; of a single one, a reader should see the name."""
+    """Show a single launch button by its name; the theme hides launch buttons in a menu behind a rocket."""
     own = {"text": "Open in Colab", "tooltip": "Run this page as a notebook"}
     own["icon"] = "fas fa-play"  # the theme's picture weighs as much as a live figure
     buttons = context.get("header_buttons", [])
@@ -159,12 +159,12 @@ def unfold_launch_button(app, pagename, templatename, context, doctree):
 
 
 def setup(app):
-    """Sphinx calls this once, because `_config.yml` lists `book.site`."""
+    """Register the extension; Sphinx calls this once, because `_config.yml` lists `book.site`."""
     app.connect("config-inited", configure)
     app.connect("builder-inited", compute_data)
     app.add_transform(Notebooks)
     app.connect("html-page-context", add_figures)
     app.connect("html-page-context", unfold_launch_button, priority=502)  # after the theme's 501
-    app.connect("html-page-context", wait_for_less, priority=900)  # after all who add scripts and styles
+    app.connect("html-page-context", wait_for_less, priority=900)  # after all that add scripts and styles
     app.connect("build-finished", finish, priority=900)  # when the theme has written its styles
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,10 +1,10 @@
-"""Is the built site fit for everybody? ``make site-check`` runs this, and Lighthouse after it; ten minutes.
+"""Is the built site accessible? ``make site-check`` runs this, and then Lighthouse; ten minutes.
 
-In Chromium, each page light and dark, for a phone and for a laptop: axe finds no violation of WCAG 2.2, levels A
-and AA (https://github.com/dequelabs/axe-core, from npm). The exit code is 1 if anything is to be mended.
+In Chromium, axe must find no violation of WCAG 2.2, levels A and AA (https://github.com/dequelabs/axe-core,
+from npm), on each page, light and dark, for a phone and for a laptop. The exit code is 1 if it finds any.
 
-`lighthouse.cjs` says what pages may weigh, how long a slow phone may be busy, and that nothing moves while
-they load; `make test-full`, that no page asks another server, has problems or is wider than a phone.
+`lighthouse.cjs` limits what pages weigh and how long a slow phone is busy, and lets nothing move while they
+load; `make test-full` checks that no page asks another server, has problems or is wider than a phone.
 """
 
 import sys
@@ -23,7 +23,7 @@ RULES = {"runOnly": LEVELS, "resultTypes": ["violations"], "preload": False}
 
 
 def violations(view: Browser, page: Path) -> Iterator[str]:
-    """What axe complains of: the rule, how often, and the first place."""
+    """The violations that axe finds: the rule, how often, and the first place."""
     view.open(page)
     view.page.add_script_tag(path=AXE)
     for rule in view.page.evaluate("(rules) => axe.run(document, rules)", RULES)["violations"]:
@@ -31,7 +31,7 @@ def violations(view: Browser, page: Path) -> Iterator[str]:
 
 
 def check() -> Iterator[str]:
-    """What is wrong, page by page."""
+    """All violations, page by page."""
     for width, dark in product((PHONE, LAPTOP), (False, True)):
         look = f"{width} px, {'dark' if dark else 'light'}"
         with browser(width=width, dark=dark) as view:

@@ -75,7 +75,7 @@ class Panel(Canvas):
             self.small(right - 24 * place - 9.5, y, chapter, "center")
 
     def heat(self, x, y, rows, role, cell=6):
-        """Draw numbers as cells: more opaque farther from 0, grey below. Cells that look alike are one path."""
+        """Draw numbers as cells: opaque far from 0, grey below it. Cells that look alike are one path."""
         alike = {}
         for i, j in ((i, j) for i, row in enumerate(rows) for j in range(len(row))):
             look = (role if rows[i][j] > 0 else "mask", round(4 * min(abs(float(rows[i][j])), 2)) / 8)
