@@ -4,8 +4,8 @@ Chapters 16 and 17 and the pages about costs show the results: rates by number f
 operations, training steps, attention on long sequences, the captions (which need their data), decoding, and
 training beside other implementations (half of the time; ``pip install transformers x-transformers``).
 
-Writes ``transformer_lessons/records/gpu.json`` after every part. A test tries on a CPU that everything runs.
-`replanned.json`, also shown in chapter 16, has captions from before `accelerate` excluded cuDNN's attention.
+Writes ``transformer_lessons/records/gpu.json`` after every part. A test checks on a CPU that everything runs.
+`replanned.json`, also shown in chapter 16, has runs from before `accelerate` excluded cuDNN's attention.
 """
 
 import gc
@@ -97,7 +97,7 @@ def roofline(device: torch.device, rows: int, d: int = 512, d_ff: int = 2048) ->
     with torch.no_grad():
         for name, (operations, moved, work) in pieces.items():
             work()
-            seconds = median_seconds(recorded(work, device))  # without launching its kernels
+            seconds = median_seconds(recorded(work, device))  # of the work, not of launching it
             found[name] = {"operations": operations, "bytes": moved, "seconds": seconds}
     return found
 
@@ -134,7 +134,7 @@ def step_of(trainer: Trainer) -> dict:
 def trained_by(
     device: torch.device, config: TransformerConfig, batches: Same, *, tf32=False, anew=False, **settings
 ) -> dict:
-    """Measurements of a new model's step with these training settings, replayed unless launched `anew`."""
+    """Measurements of a new model's step with these training settings; `anew`: not replayed."""
     gc.collect()  # the previous model still holds memory
     torch.compiler.reset()  # graphs of other sizes count against the limit
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
@@ -210,7 +210,7 @@ def peak_of(work: Callable[[], object], device: torch.device) -> int:
 
 
 def captions(device: torch.device) -> dict:
-    """Runs of Multi30k with the task's own recipe in bfloat16, replayed and launched anew."""
+    """Runs on Multi30k with the task's own recipe in bfloat16, replayed and not."""
     task = TASKS["multi30k"]
     given = task, task.tokenisers(), task.sizes, replace(task.training, precision="bfloat16"), device
     return {way: multi30k.measure(*given, anew=way != "replayed") for way in ("replayed", "launched anew")}

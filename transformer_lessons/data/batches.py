@@ -28,10 +28,10 @@ class Batch(NamedTuple):
 
 
 def make_batch(pairs: Sequence[Pair]) -> Batch:
-    """A batch padded on the right; ``tgt_in = [bos, y_1 … y_n]``, ``tgt_out = [y_1 … y_n, eos]``.
+    """A padded batch for teacher forcing: ``tgt_in = [bos, y_1 … y_n]``, ``tgt_out = [y_1 … y_n, eos]``.
 
-    A pitfall: without this shift (teacher forcing), the decoder sees the token it should predict, and the
-    loss falls to zero while the model learns nothing.
+    Padding is on the right. A pitfall: without this shift, the decoder sees the very token that it should
+    predict, and the loss falls to zero while the model learns nothing.
     """
     pad_id, bos, eos = Vocabulary.pad_id, Vocabulary.bos_id, Vocabulary.eos_id
     return Batch(
@@ -45,7 +45,7 @@ class Batches:
     """Endless shuffled batches of `batch_size` pairs.
 
     Batch number `step`, from 0 on, depends only on the seed and the step, so a run can resume anywhere and no
-    position is saved. A pitfall: each epoch drops the pairs that fill no whole batch, others each time.
+    position is saved. A pitfall: each epoch drops the pairs that do not fill a batch, others each time.
     """
 
     def __init__(self, pairs: Sequence[Pair], batch_size: int, *, seed: int):

@@ -17,7 +17,7 @@ def replacing(path: Path):
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield temporary
-        with temporary.open("rb+") as file:  # Windows flushes no file opened for reading only
+        with temporary.open("rb+") as file:  # Windows cannot flush a read-only file
             os.fsync(file.fileno())
         temporary.chmod(0o644)  # safetensors would let only the owner read the file
         temporary.replace(path)

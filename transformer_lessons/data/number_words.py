@@ -1,4 +1,4 @@
-"""English number words and their German translations: endless training pairs that need no download.
+"""English number words and their German translations: endless training pairs without a download.
 
 "four hundred and twenty-one" becomes "vierhunderteinundzwanzig". German says the units before the tens (one
 and twenty), so a model must look at the source out of order, and cross-attention has something to show.

@@ -19,7 +19,7 @@ from transformer_lessons.trainer.checkpoints import Tokeniser
 
 
 def save(directory: Path, model: Transformer, source: Tokeniser, target: Tokeniser) -> None:
-    """Write model and tokeniser for ``from_pretrained``; a second one of the target goes into ``target/``."""
+    """Write model and tokeniser for ``from_pretrained``; a separate target tokeniser goes to ``target/``."""
     to_huggingface(model).save_pretrained(directory)
     tokeniser(source).save_pretrained(directory)
     if target is not source:

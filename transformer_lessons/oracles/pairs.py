@@ -36,7 +36,7 @@ ANGLES = torch.arange(KEYS)[:, None] * 10_000.0 ** (-torch.arange(0, 14, 2).doub
 SIZES = {"d_model": D_MODEL, "num_heads": HEADS, "d_ff": D_FF, "dropout": 0.0, "max_length": 13}
 STACKS = {"num_encoder_layers": 2, "num_decoder_layers": 3}
 SIZES_OF_TODAY = SIZES | {"d_model": 84, "num_heads": 6, "norm_first": True}
-# For models of today. Their own softmax computes in float32 whatever the dtype, so PyTorch's kernel is used.
+# For modern models. Their own softmax computes in float32 whatever the dtype, so PyTorch's kernel is used.
 TODAY = {"hidden_size": 84, "num_attention_heads": 6, "num_key_value_heads": 2, "intermediate_size": D_FF}
 TODAY |= {"attention_bias": True, "attn_implementation": "sdpa"}
 

@@ -1,7 +1,7 @@
 """Alternatives to the model's parts that later chapters build, each as in its chapter's final cell.
 
 `rotary_attention` replaces `attention.MultiHeadAttention.attention`, and the modules replace those of a
-layer; `modern` does so for all parts in which a layer of today differs from one of 2017. The other attentions
+layer; `modern` does so for all parts in which a modern layer differs from one of 2017. The other attentions
 take other arguments or return no weights, so call them directly.
 """
 

@@ -1,4 +1,4 @@
-"""A language model of today, which is a Transformer without an encoder, and how it generates text."""
+"""A modern language model, which is a Transformer without an encoder, and how it generates text."""
 
 from collections.abc import Callable, Sequence
 
@@ -40,7 +40,7 @@ class NormedQueryAttention(GroupedQueryAttention):
 
 
 class LanguageModel(nn.Module):
-    """A decoder-only model of the next token in a single text (Radford et al. 2019, with the parts of today).
+    """A decoder-only model that predicts the next token (Radford et al. 2019, with modern parts).
 
     ``logits_t = norm(x_t) Eᵀ``, where x is the layers' output and position t has seen positions 1 … t
 
@@ -87,7 +87,7 @@ def extend(
 ) -> Ids:
     """A text of `length` tokens that begins with `ids`, read at once (prefill); the rest come one by one.
 
-    `choose` turns logits ``(batch, vocab)`` into ids ``(batch,)``. A pitfall: each step reads all weights.
+    `choose` turns logits ``(batch, vocab)`` into ids ``(batch,)``. A pitfall: all weights are read per token.
     """
     with evaluating(model):
         past, new = model.nothing_read(), ids

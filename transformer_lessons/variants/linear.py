@@ -17,7 +17,7 @@ def elu_plus_one(x: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
 
 
 def with_ones(value: Float[Tensor, "*batch keys d_v"]) -> Float[Tensor, "*batch keys columns"]:
-    """The values with a last column of ones, which sums up to the sums of the weights."""
+    """The values with a last column of ones, whose weighted sums are the sums of the weights."""
     return torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)
 
 

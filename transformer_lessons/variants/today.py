@@ -18,7 +18,7 @@ class SwiGLU(nn.Module):
 
     ``SwiGLU(x) = (silu(x W_1) ∘ x W_3) W_2``, with silu(z) = z / (1 + e^(−z)), without biases
 
-    A pitfall: it has three matrices; to have as many parameters as `FeedForward`, it needs 2/3 of its d_ff.
+    A pitfall: it has three matrices; to have as many parameters as `FeedForward`, it needs 2/3 of that d_ff.
     """
 
     def __init__(self, d_model: int, d_ff: int):
@@ -79,7 +79,7 @@ class GroupedQueryAttention(MultiHeadAttention):
 
 
 def modern(model: nn.Module, num_key_value_heads: int) -> nn.Module:
-    """The same layer or model with the parts of today: RMSNorm, SwiGLU, grouped queries, rotary positions.
+    """The same layer or model with modern parts: RMSNorm, SwiGLU, grouped queries, rotary positions.
 
     The fifth change, pre-norm, is an option of the original model, ``norm_first``. A pitfall: the new parts
     have new weights, so call this before training and before moving the model to a device.
