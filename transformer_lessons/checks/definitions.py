@@ -207,7 +207,7 @@ class Task:
 
     @cached_property
     def notes(self) -> dict[str, Any]:
-        """The content of the TOML file: ``requirements``, and an entry for each mistake."""
+        """``requirements`` and an entry for each mistake, as in the TOML file."""
         path = files("transformer_lessons.checks") / "mistakes" / f"{self.name}.toml"
         return tomllib.loads(path.read_text(encoding="utf-8"))
 
