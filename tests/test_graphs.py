@@ -146,7 +146,8 @@ def assert_same_steps(ours: Trainer, anew: Trainer, count: int, close: float) ->
         one, other = ours.train_step(), anew.train_step()
         for name in ("loss", "gradient_norm"):
             assert one[name] == pytest.approx(other[name], rel=close), (one, other)
-        assert one["accuracy"] == pytest.approx(other["accuracy"], abs=max(close, 0.025))  # two tokens of 100
+        # In float16 one token of 100 may differ, which is 0.01 give or take rounding.
+        assert one["accuracy"] == pytest.approx(other["accuracy"], abs=1.5 * close)
     assert len(ours.add_gradients.recordings) > 2
 
 
