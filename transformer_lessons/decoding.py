@@ -72,10 +72,10 @@ class Steps:
         x = model.target_embedding(token, self.length)
         self.length += 1
         for kept in zip(model.decoder_layers, self.past, self.source, strict=True):
-            x = self.through(x, *kept)
+            x = self.run_layer(x, *kept)
         return model.output(model.decoder_norm(x))[:, -1]
 
-    def through(self, x: Newest, layer: DecoderLayer, past: KeyValueCache, source: KeyValueCache) -> Newest:
+    def run_layer(self, x: Newest, layer: DecoderLayer, past: KeyValueCache, source: KeyValueCache) -> Newest:
         """The output of one layer, at the newest position only."""
         own, cross = layer.self_attention, layer.cross_attention
         x = layer.add_norm_self(x, lambda y: own.look(y, *past.append(*own.keys_and_values(y, y))))

@@ -102,11 +102,11 @@ class CPUSteps(Steps):
         x = x[:, 0]
         self.length += 1
         for layer, past, source in zip(self.layers, self.past, self.source, strict=True):
-            x = self.through(x, layer, past, source)
+            x = self.run_layer(x, layer, past, source)
         return self.output(self.model.decoder_norm.forward(x))
 
-    def through(self, x: Float[Tensor, "rows d_model"], layer: Layer, past, source) -> Tensor:
-        """Same as `decoding.Steps.through`."""
+    def run_layer(self, x: Float[Tensor, "rows d_model"], layer: Layer, past, source) -> Tensor:
+        """Same as `decoding.Steps.run_layer`."""
 
         def look_back(y: Tensor) -> Tensor:
             qkv = layer.qkv(y).view(len(x), 3, -1, 1, layer.d_k).transpose(0, 1)  # (3, rows, heads, 1, d_k)

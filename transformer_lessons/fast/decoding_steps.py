@@ -27,8 +27,8 @@ class Steps(decoding.Steps):
         super().__init__(model, src)
         self.copies = copies
 
-    def through(self, x: Newest, layer: DecoderLayer, past: KeyValueCache, source: KeyValueCache) -> Newest:
-        """Same as `decoding.Steps.through`."""
+    def run_layer(self, x: Newest, layer: DecoderLayer, past: KeyValueCache, source: KeyValueCache) -> Newest:
+        """Same as `decoding.Steps.run_layer`."""
         own, cross = layer.self_attention, layer.cross_attention
 
         def look_at_source(y: Newest) -> Newest:
@@ -125,6 +125,6 @@ class ReplayedSteps(Steps):
         if embedding.position is not None:
             x = x + embedding.position.table[self.position]
         for kept in zip(model.decoder_layers, self.past, self.source, strict=True):
-            x = self.through(x, *kept)
+            x = self.run_layer(x, *kept)
         self.position.add_(1)
         return model.output(model.decoder_norm(x))[:, -1]

@@ -65,14 +65,14 @@ class LanguageModel(nn.Module):
         """The logits of the token after each of `ids`; with `past`, the ids follow it and are added to it."""
         x = self.embedding(ids)
         for layer, kept in zip(self.layers, past or self.nothing_read(), strict=True):
-            x = self.through(x, layer, kept)
+            x = self.run_layer(x, layer, kept)
         return self.output(self.norm(x))
 
     def nothing_read(self) -> list[KeyValueCache]:
         """An empty cache for each layer."""
         return [KeyValueCache() for _ in self.layers]
 
-    def through(self, x: Tensor, layer: EncoderLayer, past: KeyValueCache) -> Tensor:
+    def run_layer(self, x: Tensor, layer: EncoderLayer, past: KeyValueCache) -> Tensor:
         """The output of one layer, causal; the last vector of x belongs to the newest position."""
         own = layer.self_attention
         x = layer.add_norm_self(
