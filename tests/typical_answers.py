@@ -640,6 +640,6 @@ def influence(model, x):
         IS_RIGHT.format(
             "torch.allclose(weights.sum(-1), torch.ones(2, 5)) and torch.equal(output, weights @ value)"
         ),
-        "required is that what is not softmax(QKᵀ/√d_k) V fails",
+        "it is required that what is not softmax(QKᵀ/√d_k) V fails",
     ),
 ]

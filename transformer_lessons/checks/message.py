@@ -133,7 +133,7 @@ def _told(verdict: Verdict, lost: list[Requirement]) -> tuple[str, list[str]]:
     if verdict.returned:
         return f"it returns {verdict.returned}", []
     notes = [f"It looks like this mistake: {verdict.like.you}. {verdict.like.looks}"] if verdict.like else []
-    return f"required is that {lost[0].text}", notes + [f"After that: {r.text}." for r in lost[1:]]
+    return f"it is required that {lost[0].text}", notes + [f"After that: {r.text}." for r in lost[1:]]
 
 
 def smallest(answer: Answer, lost: list[Requirement]) -> tuple[tuple[str, ...], tuple[str, ...]]:
