@@ -19,7 +19,7 @@ from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product
 from transformer_lessons.data.batches import Batch, make_batch
 from transformer_lessons.fast import accelerate, kernels, losses, plain, products
 from transformer_lessons.fast.cpu_steps import CPUSteps
-from transformer_lessons.fast.decoding import beam, greedy, steps_of
+from transformer_lessons.fast.decoding import beam, fastest_steps, greedy
 from transformer_lessons.fast.decoding_steps import Steps
 from transformer_lessons.fast.dropout import Dropout
 from transformer_lessons.fast.int8 import Int8Linear, quantize
@@ -407,7 +407,7 @@ def test_steps_on_a_cpu_are_steps(sentences, copies, changes, weights):
     weights(model)
     src = talkative(7)[1][:sentences]
     with torch.no_grad():
-        both = Steps(model, src, copies), steps_of(model, src, copies)
+        both = Steps(model, src, copies), fastest_steps(model, src, copies)
         assert type(both[1]) is CPUSteps
         for step in range(18):  # beyond the room that a cache begins with
             token = torch.randint(3, 19, (copies * len(both[0].src_mask), 1))
@@ -453,7 +453,7 @@ def test_int8_rounds_each_row_of_weights_and_each_vector_by_itself(bias):
 )
 def test_only_what_is_known_takes_steps_on_a_cpu(change):
     model, src = new_model().float().eval(), torch.tensor([[3, 4], [5, 0]])
-    assert type(steps_of(model, src)) is CPUSteps
-    assert type(steps_of(model, torch.tensor([[3], [0]]))) is Steps  # nothing to look at
+    assert type(fastest_steps(model, src)) is CPUSteps
+    assert type(fastest_steps(model, torch.tensor([[3], [0]]))) is Steps  # nothing to look at
     change(model)
-    assert type(steps_of(model, src)) is Steps
+    assert type(fastest_steps(model, src)) is Steps

@@ -200,7 +200,7 @@ def test_on_a_gpu_a_resumed_run_is_replayed_too(gpu, tmp_path):
 @pytest.mark.parametrize("changes", [{}, {"norm_first": True, "position": "learned"}], ids=str)
 @pytest.mark.parametrize("copies", [1, 2])
 def test_replayed_steps_are_steps(tape, monkeypatch, changes, copies):
-    monkeypatch.setattr(decoding_steps, "ROOM", 4)
+    monkeypatch.setattr(decoding_steps, "INITIAL_CAPACITY", 4)
     model, src = accelerate(new_model(**changes, max_length=37)).eval(), sentences([5, 3, 7, 1, 4])
     with torch.no_grad():
         both = Steps(model, src, copies), ReplayedSteps(model, src, copies)
@@ -227,9 +227,9 @@ def test_on_a_gpu_the_canons_tokens(gpu, seed):
     options = {"beam_size": 4, "length_penalty": 0.6, "max_length": 13}
     expected = decoding.greedy(model, src, max_length=13), decoding.beam(model, src, **options)
     accelerate(model)
-    assert type(fast.steps_of(model, src)) is ReplayedSteps
+    assert type(fast.fastest_steps(model, src)) is ReplayedSteps
     for _ in range(2):
         assert torch.equal(fast.greedy(model, src, max_length=13), expected[0])
         assert torch.equal(fast.beam(model, src, **options), expected[1])
     model.decoder_layers[1].self_attention.attention = rotary_attention
-    assert type(fast.steps_of(model, src)) is Steps
+    assert type(fast.fastest_steps(model, src)) is Steps

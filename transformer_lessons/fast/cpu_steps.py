@@ -25,32 +25,32 @@ def is_packable(weight: Tensor) -> bool:
 def product(
     *linears: nn.Linear, rows: int, activation: Callable[[Tensor], Tensor] | None = None
 ) -> Callable[..., Tensor]:
-    """A function (x, plus) ↦ ``act(x Wᵀ + b + plus)``, for one linear map or several maps of one x."""
+    """A function (x, residual) ↦ ``act(x Wᵀ + b + residual)``, for one linear map or several maps of one x."""
 
-    def beside(name: str) -> Tensor | None:
+    def joined(name: str) -> Tensor | None:
         parts = [getattr(linear, name, None) for linear in linears]
         return torch.cat(parts) if len(parts) > 1 and parts[0] is not None else parts[0]
 
-    weight, bias, scale = map(beside, ("weight", "bias", "scale"))  # only int8 weights have a `scale`
+    weight, bias, scale = map(joined, ("weight", "bias", "scale"))  # only int8 weights have a `scale`
     if scale is not None:
         multiply = partial(int8_product, weight=weight, bias=bias, scale=scale)
     else:
-        multiply = in_parts(weight, bias) if rows == 1 else packed(weight, bias, rows)
+        multiply = sliced_product(weight, bias) if rows == 1 else packed_product(weight, bias, rows)
 
-    def apply(x: Tensor, plus: Tensor | None = None) -> Tensor:
-        y = multiply(x) if plus is None else multiply(x).add_(plus)
+    def apply(x: Tensor, residual: Tensor | None = None) -> Tensor:
+        y = multiply(x) if residual is None else multiply(x).add_(residual)
         return y if activation is None else activation(y)
 
     return apply
 
 
-def packed(weight: Tensor, bias: Tensor | None, rows: int) -> Callable[[Tensor], Tensor]:
+def packed_product(weight: Tensor, bias: Tensor | None, rows: int) -> Callable[[Tensor], Tensor]:
     """A product by oneDNN, with the matrix packed once for this number of rows."""
     weight, linear = torch.ops.mkldnn._reorder_linear_weight(weight, rows), torch.ops.mkldnn._linear_pointwise
     return lambda x: linear.default(x, weight, bias, "none", [], "none")
 
 
-def in_parts(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
+def sliced_product(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
     """A product of one row with slices of the matrix, one per thread; otherwise one thread would do all."""
     parts = max(n for n in range(1, torch.get_num_threads() + 1) if len(weight) % n == 0)
     weight = weight.view(parts, -1, weight.size(1)).mT
@@ -58,14 +58,14 @@ def in_parts(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
     return lambda x: torch.baddbmm(bias, x.expand(parts, 1, -1), weight).view(1, -1)
 
 
-class Layer:
+class LayerProducts:
     """The matrix products of a decoder layer, each prepared for a fixed number of rows."""
 
     def __init__(self, layer: DecoderLayer, rows: int):
         own, cross, ffn = layer.self_attention, layer.cross_attention, layer.feed_forward
-        around = layer.add_norm_self, layer.add_norm_cross, layer.add_norm_feed_forward
-        self.norms = [one.norm.forward for one in around]  # calling a module takes as long as one norm
-        self.norm_first = around[0].norm_first
+        add_norms = layer.add_norm_self, layer.add_norm_cross, layer.add_norm_feed_forward
+        self.norms = [one.norm.forward for one in add_norms]  # calling a module takes as long as one norm
+        self.norm_first = add_norms[0].norm_first
         self.qkv, self.W_o = product(own.W_q, own.W_k, own.W_v, rows=rows), product(own.W_o, rows=rows)
         self.W_q, self.W_o_cross = product(cross.W_q, rows=rows), product(cross.W_o, rows=rows)
         self.W_1 = product(ffn.W_1, rows=rows, activation=ffn.activation)
@@ -85,12 +85,12 @@ class CPUSteps(Steps):
     def __init__(self, model: Transformer, src: Int[Tensor, "batch source"], copies: int = 1):
         super().__init__(model, src, copies)
         rows = len(src) * copies
-        self.hide()
+        self.update_score_mask()
         for source in self.source:
             source.k, source.v = source.k.contiguous(), source.v.contiguous()  # every step reads them
-        self.layers = [Layer(layer, rows) for layer in model.decoder_layers]
+        self.layers = [LayerProducts(layer, rows) for layer in model.decoder_layers]
         self.output = product(model.output, rows=rows)
-        self.past = [Past() for _ in self.layers]
+        self.past = [KeyValueBuffer() for _ in self.layers]
 
     @torch.inference_mode()  # for one row, a tenth less work than with `no_grad`
     def next_logits(self, token: Int[Tensor, "rows 1"]) -> Float[Tensor, "rows vocab"]:
@@ -105,51 +105,51 @@ class CPUSteps(Steps):
             x = self.run_layer(x, layer, past, source)
         return self.output(self.model.decoder_norm.forward(x))
 
-    def run_layer(self, x: Float[Tensor, "rows d_model"], layer: Layer, past, source) -> Tensor:
+    def run_layer(self, x: Float[Tensor, "rows d_model"], layer: LayerProducts, past, source) -> Tensor:
         """Same as `decoding.Steps.run_layer`."""
 
-        def look_back(y: Tensor) -> Tensor:
+        def attend_to_past(y: Tensor) -> Tensor:
             qkv = layer.qkv(y).view(len(x), 3, -1, 1, layer.d_k).transpose(0, 1)  # (3, rows, heads, 1, d_k)
             return attention(qkv[0], *past.append(qkv[1:]))
 
-        def look_at_source(y: Tensor) -> Tensor:
+        def attend_to_source(y: Tensor) -> Tensor:
             q = layer.W_q(y).view(-1, self.copies, source.k.size(1), layer.d_k).transpose(1, 2)
-            return attention(q, source.k, source.v, self.hidden)
+            return attention(q, source.k, source.v, self.score_mask)
 
-        x = layer.add_norm(0, x, look_back, layer.W_o)
-        x = layer.add_norm(1, x, look_at_source, layer.W_o_cross)
+        x = layer.add_norm(0, x, attend_to_past, layer.W_o)
+        x = layer.add_norm(1, x, attend_to_source, layer.W_o_cross)
         return layer.add_norm(2, x, layer.W_1, layer.W_2)
 
     def keep_sentences(self, sentences: Int[Tensor, " kept"]) -> None:
         """Same as `Steps.keep_sentences`."""
         super().keep_sentences(sentences)
-        self.hide()
+        self.update_score_mask()
 
-    def hide(self) -> None:
-        """Set `hidden`, which `attention` adds to the scores of every sentence and head, if any is padded."""
+    def update_score_mask(self) -> None:
+        """Set `score_mask`, which `attention` adds to the scores of every sentence and head, if any is padded."""
         mask, heads = self.src_mask[:, 0], self.source[0].k.size(1)
-        self.hidden = None if mask.all() else additive(mask).repeat_interleave(heads, dim=0)
+        self.score_mask = None if mask.all() else additive(mask).repeat_interleave(heads, dim=0)
 
 
 def attention(
     q: Float[Tensor, "rows heads queries d_k"],
     k: Float[Tensor, "rows heads keys d_k"],
     v: Float[Tensor, "rows heads keys d_k"],
-    hidden: Float[Tensor, "#matrices 1 #keys"] | None = None,
+    score_mask: Float[Tensor, "#matrices 1 #keys"] | None = None,
 ) -> Float[Tensor, "rows*queries d_model"]:
     """Attention of a few queries per row, with the heads concatenated."""
     rows, heads, queries, d_k = q.shape
     if rows == 1 or k.size(2) < MANY_KEYS:
-        mask = None if hidden is None else hidden.view(rows, heads, 1, -1)
+        mask = None if score_mask is None else score_mask.view(rows, heads, 1, -1)
         y = F.scaled_dot_product_attention(q, k, v, mask)
     else:
         q, k, v = (x.flatten(0, 1) for x in (q, k, v))
-        scores = torch.baddbmm(q.new_zeros(1) if hidden is None else hidden, q, k.mT, alpha=d_k**-0.5)
+        scores = torch.baddbmm(q.new_zeros(1) if score_mask is None else score_mask, q, k.mT, alpha=d_k**-0.5)
         y = torch.bmm(scores.softmax(-1), v).view(rows, heads, queries, d_k)
     return y.transpose(1, 2).reshape(rows * queries, heads * d_k)
 
 
-class Past:
+class KeyValueBuffer:
     """The keys and values of all positions so far, written in place into a buffer that doubles when full."""
 
     def __init__(self):

@@ -7,7 +7,7 @@ from torch import Tensor
 from transformer_lessons.decoding import evaluating, lp
 from transformer_lessons.fast import is_known
 from transformer_lessons.fast.cpu_steps import CPUSteps, is_packable
-from transformer_lessons.fast.decoding_steps import ReplayedSteps, Steps, going_on
+from transformer_lessons.fast.decoding_steps import ReplayedSteps, Steps, sentences_to_keep
 from transformer_lessons.model import Transformer
 
 
@@ -18,21 +18,21 @@ def greedy(
     """Same tokens as `decoding.greedy`."""
     config = model.config
     with evaluating(model):
-        steps = steps_of(model, src)
+        steps = fastest_steps(model, src)
         tokens = src.new_full((len(src), 1 + max_length), config.pad_id, dtype=torch.long)
-        tokens[:, 0], length, said = config.bos_id, 1, tokens.clone()
+        tokens[:, 0], length, output = config.bos_id, 1, tokens.clone()
         rows = torch.arange(len(src), device=src.device)  # the sentences not done yet, and some that are
         is_done = torch.zeros_like(rows, dtype=torch.bool)
         while length <= max_length and len(rows):
             token = steps.next_logits(tokens[:, length - 1 : length]).argmax(-1)
             tokens[:, length] = token = token.masked_fill(is_done, config.pad_id)
             length, is_done = length + 1, is_done | (token == config.eos_id)
-            if (left := going_on(is_done)) is not None:
-                said[rows] = tokens
+            if (left := sentences_to_keep(is_done)) is not None:
+                output[rows] = tokens
                 steps.keep_sentences(left)
                 rows, tokens, is_done = rows[left], tokens[left], is_done[left]
-        said[rows] = tokens
-    return said[:, 1:length]
+        output[rows] = tokens
+    return output[:, 1:length]
 
 
 @torch.no_grad()
@@ -46,18 +46,18 @@ def beam(
 ) -> Int[Tensor, "batch length"]:
     """Same tokens as `decoding.beam`, except for ties."""
     with evaluating(model):
-        steps = steps_of(model, src, beam_size)
+        steps = fastest_steps(model, src, beam_size)
         search = BeamSearch(model, src, beam_size, length_penalty, max_length)
         while search.length < max_length and len(search.rows):
             logits = steps.next_logits(search.tokens[..., -1].view(-1, 1))
             steps.keep(search.advance(logits.unflatten(0, (-1, beam_size))))
-            if (left := going_on(search.is_done)) is not None:
+            if (left := sentences_to_keep(search.is_done)) is not None:
                 steps.keep_sentences(left)
                 search.keep(left)
-    return search.said[:, : search.longest]
+    return search.best_tokens[:, : search.longest]
 
 
-def steps_of(model: Transformer, src: Int[Tensor, "batch source"], copies: int = 1) -> Steps:
+def fastest_steps(model: Transformer, src: Int[Tensor, "batch source"], copies: int = 1) -> Steps:
     """The fastest steps for this model; for `CPUSteps`, every source sentence must have a real token."""
     kind, decoder = Steps, (model.target_embedding, model.decoder_layers, model.decoder_norm, model.output)
     if is_known(*(part for one in decoder for part in one.modules())):
@@ -73,15 +73,15 @@ class BeamSearch:
 
     def __init__(self, model: Transformer, src: Tensor, beam_size: int, alpha: float, max_length: int):
         self.config, self.alpha, self.max_length = model.config, alpha, max_length
-        self.length = self.longest = 0  # of the live hypotheses, and of the longest sentence in `said`
+        self.length = self.longest = 0  # of the live hypotheses, and of the longest sentence in `best_tokens`
         self.rows = torch.arange(len(src), device=src.device)  # indices of the sentences still searched for
-        self.said = src.new_full((len(src), max_length), self.config.pad_id, dtype=torch.long)
+        self.best_tokens = src.new_full((len(src), max_length), self.config.pad_id, dtype=torch.long)
         self.tokens = src.new_full((len(src), beam_size, 1), self.config.bos_id)
         # log p of each hypothesis. At first all are the same, so only one of them may be continued.
         wide = torch.promote_types(model.output.weight.dtype, torch.float32)
         self.scores = src.new_full((len(src), beam_size), -torch.inf, dtype=wide)
         self.scores[:, 0] = 0.0
-        self.best = src.new_full((len(src),), -torch.inf, dtype=wide)  # scores of what is in `said`
+        self.best_scores = src.new_full((len(src),), -torch.inf, dtype=wide)  # scores of `best_tokens`
         self.is_done = torch.zeros_like(self.rows, dtype=torch.bool)
 
     def advance(self, logits: Float[Tensor, "batch beams vocab"]) -> Int[Tensor, " rows"]:
@@ -99,7 +99,7 @@ class BeamSearch:
         alive = is_end.to(torch.uint8).argsort(stable=True)[:, :beams]
         self.scores, self.tokens = top.gather(1, alive), longer[number, alive]
         attainable = self.scores[:, 0] / lp(self.max_length, self.alpha)  # if further tokens cost nothing
-        self.is_done = self.is_done | (attainable <= self.best)
+        self.is_done = self.is_done | (attainable <= self.best_scores)
         if self.length == self.max_length:
             self._finish(self.tokens, self.scores)
         return (beams * number + parent.gather(1, alive)).flatten()
@@ -107,12 +107,12 @@ class BeamSearch:
     def _finish(self, sentences: Tensor, log_p: Tensor) -> None:
         """Record finished sentences that beat the best so far; they are the longest yet."""
         score, which = (log_p / lp(self.length, self.alpha)).max(1)
-        better = ((score > self.best) & ~self.is_done).nonzero().squeeze(1)
+        better = ((score > self.best_scores) & ~self.is_done).nonzero().squeeze(1)
         if len(better):
-            self.longest, self.best[better] = self.length, score[better]
-            self.said[self.rows[better], : self.length] = sentences[better, which[better], 1:]
+            self.longest, self.best_scores[better] = self.length, score[better]
+            self.best_tokens[self.rows[better], : self.length] = sentences[better, which[better], 1:]
 
     def keep(self, sentences: Int[Tensor, " kept"]) -> None:
-        """Keep only these sentences; what was found for the others stays in `said`."""
-        for name in ("rows", "tokens", "scores", "best", "is_done"):
+        """Keep only these sentences; what was found for the others stays in `best_tokens`."""
+        for name in ("rows", "tokens", "scores", "best_scores", "is_done"):
             setattr(self, name, getattr(self, name)[sentences])

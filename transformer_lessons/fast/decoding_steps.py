@@ -14,7 +14,7 @@ from transformer_lessons.fast.graphs import Replayed
 from transformer_lessons.layers import DecoderLayer
 from transformer_lessons.model import Transformer
 
-ROOM = 64  # positions that a cache on a GPU has room for at first
+INITIAL_CAPACITY = 64  # positions that a cache on a GPU has room for at first
 
 
 class Steps(decoding.Steps):
@@ -31,12 +31,12 @@ class Steps(decoding.Steps):
         """Same as `decoding.Steps.run_layer`."""
         own, cross = layer.self_attention, layer.cross_attention
 
-        def look_at_source(y: Newest) -> Newest:
+        def attend_to_source(y: Newest) -> Newest:
             queries = y.view(-1, self.copies, y.size(2))
             return cross.look(queries, source.k, source.v, self.src_mask).view_as(y)
 
         x = layer.add_norm_self(x, lambda y: own.look(y, *past.append(*own.keys_and_values(y, y))))
-        x = layer.add_norm_cross(x, look_at_source)
+        x = layer.add_norm_cross(x, attend_to_source)
         return layer.add_norm_feed_forward(x, layer.feed_forward)
 
     def keep_sentences(self, sentences: Int[Tensor, " kept"]) -> None:
@@ -48,7 +48,7 @@ class Steps(decoding.Steps):
             source.keep(sentences)
 
 
-def going_on(is_done: Bool[Tensor, " sentences"]) -> Int[Tensor, " left"] | None:
+def sentences_to_keep(is_done: Bool[Tensor, " sentences"]) -> Int[Tensor, " left"] | None:
     """The indices of the sentences that are not done, if they are at most half of all; otherwise None.
 
     Dropping rows copies the caches, and a GPU captures a step for each number of rows. By waiting until half
@@ -58,7 +58,7 @@ def going_on(is_done: Bool[Tensor, " sentences"]) -> Int[Tensor, " left"] | None
     return left if 2 * len(left) <= len(is_done) else None
 
 
-class Slots(KeyValueCache):
+class PreallocatedCache(KeyValueCache):
     """A cache with room for later positions, written in place: few steps change a shape or move the cache."""
 
     def __init__(self, position: Int[Tensor, "1"]):
@@ -68,7 +68,7 @@ class Slots(KeyValueCache):
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Write the keys and values at `position`; return all slots, and a mask that hides the empty ones."""
         if self.k is None:
-            self.k, self.v = (x.new_zeros(*x.shape[:2], ROOM, x.size(3)) for x in (k, v))
+            self.k, self.v = (x.new_zeros(*x.shape[:2], INITIAL_CAPACITY, x.size(3)) for x in (k, v))
         self.k.index_copy_(2, self.position, k)
         self.v.index_copy_(2, self.position, v)
         return self.k, self.v, torch.arange(self.k.size(2), device=k.device) <= self.position
@@ -96,24 +96,24 @@ class ReplayedSteps(Steps):
     def __init__(self, model: Transformer, src: Int[Tensor, "batch source"], copies: int = 1):
         super().__init__(model, src, copies)
         self.position = torch.zeros(1, dtype=torch.long, device=src.device)
-        self.past = [Slots(self.position) for _ in model.decoder_layers]
-        self._record_anew()
+        self.past = [PreallocatedCache(self.position) for _ in model.decoder_layers]
+        self._reset_graphs()
 
     def next_logits(self, token: Int[Tensor, "rows 1"]) -> Tensor:
         """Same as `decoding.Steps.next_logits`; the next call overwrites the result."""
         if self.length and self.length == self.past[0].k.size(2):
             for past in self.past:
                 past.double()
-            self._record_anew()
+            self._reset_graphs()
         self.length += 1
         return self.step(token)
 
     def keep_sentences(self, sentences: Tensor) -> None:
         """Same as `Steps.keep_sentences`."""
         super().keep_sentences(sentences)
-        self._record_anew()
+        self._reset_graphs()
 
-    def _record_anew(self) -> None:
+    def _reset_graphs(self) -> None:
         """Discard the captured graphs, which read and write tensors that have since been replaced."""
         # By a weak proxy: in a reference cycle, the memory would wait for the garbage collector.
         self.step = Replayed(partial(type(self)._step, weakref.proxy(self)), self.position.device)
