@@ -141,7 +141,7 @@ def our_steps(batches: Batches | TokenBatches, config: TransformerConfig, *, dev
 
 def by_mkl(step: Step) -> Step:
     """Our step with all products computed PyTorch's usual way, as on processors for which MKL is fast."""
-    return patch.object(products, "MKL_HOLDS_BACK", False)(step)
+    return patch.object(products, "MKL_IS_SLOW", False)(step)
 
 
 def products_alone(batch: Batch, config: TransformerConfig) -> Step:

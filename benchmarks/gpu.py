@@ -26,7 +26,7 @@ from benchmarks.measuring import Parts, measure
 from benchmarks.peers import on_full_batches, translating
 from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.fast.graphs import recorded
+from transformer_lessons.fast.graphs import capture_graph
 from transformer_lessons.fast.kernels import fused_attention
 from transformer_lessons.model import Transformer
 from transformer_lessons.norms import LayerNorm
@@ -97,7 +97,7 @@ def roofline(device: torch.device, rows: int, d: int = 512, d_ff: int = 2048) ->
     with torch.no_grad():
         for name, (operations, moved, work) in pieces.items():
             work()
-            seconds = median_seconds(recorded(work, device))  # of the work, not of launching it
+            seconds = median_seconds(capture_graph(work, device))  # of the work, not of launching it
             found[name] = {"operations": operations, "bytes": moved, "seconds": seconds}
     return found
 

@@ -120,7 +120,7 @@ def by_onednn(monkeypatch):
     if not torch.backends.mkldnn.is_available():
         pytest.skip("this PyTorch has no oneDNN")
     calls, multiply = [], products.by_onednn
-    monkeypatch.setattr(products, "MKL_HOLDS_BACK", True)
+    monkeypatch.setattr(products, "MKL_IS_SLOW", True)
     monkeypatch.setattr(products, "LARGE", 1)
     monkeypatch.setattr(products, "by_onednn", lambda *x: calls.append(x) or multiply(*x))
     return calls
@@ -248,7 +248,7 @@ def adapted(model: Transformer):
 def parts(monkeypatch) -> list[int]:
     """How many tokens were projected in parts, at each call."""
     seen = []
-    monkeypatch.setattr(losses, "PART", 7)  # 51 tokens are no multiple of it
+    monkeypatch.setattr(losses, "CPU_ROWS", 7)  # 51 tokens are no multiple of it
     monkeypatch.setattr(
         losses, "projected_loss", lambda x, *y, **z: seen.append(len(x)) or projected_loss(x, *y, **z)
     )
@@ -298,7 +298,7 @@ def vectors(tokens: int = 17, dtype=torch.float64) -> tuple[Tensor, Tensor, Tens
 @pytest.mark.parametrize("pad_id", [0, 4])
 @pytest.mark.parametrize("part", [5, 17, 256])  # four parts, one, and less than one
 def test_projected_in_parts_it_is_the_same_loss(dtype, smoothing, pad_id, part, monkeypatch):
-    monkeypatch.setattr(losses, "PART", part)
+    monkeypatch.setattr(losses, "CPU_ROWS", part)
     hidden, weight, targets = vectors(dtype=dtype)
     targets[targets == pad_id] = 3
     options = {"pad_id": pad_id, "smoothing": smoothing}
@@ -323,7 +323,7 @@ def test_nothing_is_computed_that_nobody_asks_for():
 
 
 def test_in_bfloat16_parts_are_summed_in_float32(monkeypatch):
-    monkeypatch.setattr(losses, "PART", 2)
+    monkeypatch.setattr(losses, "CPU_ROWS", 2)
     hidden, weight, targets = vectors(1031, torch.bfloat16)
     loss, _ = projected_loss(hidden.requires_grad_(), weight.requires_grad_(), targets, pad_id=0)
     loss.backward()

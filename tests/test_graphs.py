@@ -21,7 +21,7 @@ from transformer_lessons.data.batches import Batch, TokenBatches
 from transformer_lessons.fast import accelerate, decoding_steps, graphs, losses
 from transformer_lessons.fast import decoding as fast
 from transformer_lessons.fast.decoding_steps import ReplayedSteps, Steps
-from transformer_lessons.fast.graphs import Replayed, recorded, rounded
+from transformer_lessons.fast.graphs import GraphedFunction, capture_graph, pad_rows
 from transformer_lessons.model import Transformer, TransformerConfig
 from transformer_lessons.trainer import Trainer, TrainingConfig
 from transformer_lessons.variants import rotary_attention
@@ -53,7 +53,7 @@ class Tape(TorchDispatchMode):
 
 
 def taped(work, device, pool=None):
-    """`graphs.recorded` on a CPU, but that recording does the work for the first time."""
+    """`graphs.capture_graph` on a CPU, but that recording does the work for the first time."""
     tape = Tape()
     with tape:
         result = work()
@@ -71,8 +71,8 @@ def taped(work, device, pool=None):
 
 @pytest.fixture
 def tape(monkeypatch) -> None:
-    monkeypatch.setattr(graphs, "recorded", taped)
-    monkeypatch.setattr(losses, "COUNTS", ())
+    monkeypatch.setattr(graphs, "capture_graph", taped)
+    monkeypatch.setattr(losses, "SYNCHRONOUS_DEVICES", ())
 
 
 @pytest.fixture
@@ -84,23 +84,23 @@ def gpu(request) -> torch.device:
 
 def test_each_shape_is_recorded_when_it_comes_again(tape):
     seen = []
-    double = Replayed(lambda x: seen.append(len(x)) or 2 * x, torch.device("cpu"))
+    double = GraphedFunction(lambda x: seen.append(len(x)) or 2 * x, torch.device("cpu"))
     for length in (3, 5, 3, 3, 5, 5, 3):
         x = torch.randn(length)
         assert_close(double(x), 2 * x)
     assert seen == [3, 5, 3, 5]
-    double.is_recording = False  # no memory is left
+    double.can_capture = False  # no memory is left
     for length in (2, 2, 2, 3):
         assert_close(double(torch.ones(length)), 2 * torch.ones(length))
     assert seen == [3, 5, 3, 5, 2, 2, 2]
-    assert recorded(seen.pop, torch.device("cpu")) == seen.pop  # nothing to record
+    assert capture_graph(seen.pop, torch.device("cpu")) == seen.pop  # nothing to record
 
 
 def test_a_rounded_batch_has_the_same_loss():
     model, pairs = accelerate(new_model()), [(7, 5), (3, 12), (5, 2)]
     src, tgt = (sentences([pair[side] for pair in pairs]) for side in (0, 1))
     batch = Batch(src, tgt, tgt.roll(-1, 1) * (tgt != 0))
-    more = rounded(batch, 0)
+    more = pad_rows(batch, 0)
     assert [ids.shape for ids in more] == [(8, 7), (8, 12), (8, 12)]
     found = [losses.batch_loss(model, one, 0.1) for one in (batch, more)]
     for ours, expected in zip(*found, strict=True):
@@ -116,7 +116,7 @@ def test_padding_that_is_not_left_out_counts_nothing(tape, smoothing, change):
     src, tgt = sentences([5, 7, 2]), sentences([4, 9, 3])
     batch = Batch(src, tgt, tgt.roll(-1, 1) * (tgt != 0))
     for where in ((), ("cpu",)):
-        losses.COUNTS = where
+        losses.SYNCHRONOUS_DEVICES = where
         model.zero_grad()
         loss, tokens, right = losses.batch_loss(model, batch, smoothing)
         loss.backward()
@@ -136,7 +136,7 @@ def trainers(device, dtype=torch.float32, **settings) -> tuple[Trainer, Trainer]
         sizes = TransformerConfig(len(source), len(target), 15, 3, 17, 2, 2, dropout=0.0, max_length=15)
         trainer = Trainer(Transformer(sizes).to(device, dtype), TokenBatches(pairs, 211, seed=0), how)
         work = trainer._add_gradients
-        trainer.add_gradients = Replayed(work, trainer.device) if is_replayed else work
+        trainer.add_gradients = GraphedFunction(work, trainer.device) if is_replayed else work
         made.append(trainer)
     return tuple(made)
 
@@ -148,7 +148,7 @@ def assert_same_steps(ours: Trainer, anew: Trainer, count: int, close: float) ->
             assert one[name] == pytest.approx(other[name], rel=close), (one, other)
         # In float16 one token of 100 may differ, which is 0.01 give or take rounding.
         assert one["accuracy"] == pytest.approx(other["accuracy"], abs=1.5 * close)
-    assert len(ours.add_gradients.recordings) > 2
+    assert len(ours.add_gradients.graphs) > 2
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])

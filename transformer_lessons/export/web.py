@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from transformer_lessons.data.vocabulary import Vocabulary
-from transformer_lessons.fast.int8 import rounded
+from transformer_lessons.fast.int8 import to_int8
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer.checkpoints import Tokeniser
 
@@ -52,7 +52,7 @@ def exported(model: Transformer, source: Tokeniser, target: Tokeniser, dtype: st
             continue
         parts = {name: parameter.detach().float()}
         if dtype == "int8" and parameter.dim() == 2:
-            parts[name], scale = rounded(parts[name])
+            parts[name], scale = to_int8(parts[name])
             parts[f"{name}.scale"] = scale.squeeze(-1)
         for key, tensor in parts.items():
             about = {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch.")}

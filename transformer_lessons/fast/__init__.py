@@ -17,7 +17,7 @@ from transformer_lessons.norms import LayerNorm
 FASTER = {MultiHeadAttention: FusedMultiHeadAttention, LayerNorm: FusedLayerNorm}
 FASTER |= {nn.Linear: Linear, nn.Dropout: Dropout}
 PLAIN = {fast: canonical for canonical, fast in FASTER.items()}
-OF_TORCH = nn.Linear, nn.Dropout, nn.Identity, nn.ModuleList
+TORCH_CLASSES = nn.Linear, nn.Dropout, nn.Identity, nn.ModuleList
 
 
 def accelerate(model: nn.Module) -> nn.Module:
@@ -28,12 +28,12 @@ def accelerate(model: nn.Module) -> nn.Module:
     # From Hopper GPUs on, PyTorch prefers cuDNN's attention, which is planned for each new shape. Batches of
     # sentences have hundreds: with torch 2.11 on an H200 most steps took 300 ms, those with known shapes 25.
     torch.backends.cuda.enable_cudnn_sdp(False)
-    return _exchange(model, FASTER)
+    return _replace_classes(model, FASTER)
 
 
 def plain(model: nn.Module) -> nn.Module:
     """Return the model itself, again as the chapters build it; cuDNN's attention stays off."""
-    return _exchange(model, PLAIN)
+    return _replace_classes(model, PLAIN)
 
 
 def is_known(*modules: nn.Module) -> bool:
@@ -42,14 +42,14 @@ def is_known(*modules: nn.Module) -> bool:
         home, _, name = type(module).__module__.partition(".")
         is_ours = home == __package__.partition(".")[0] and not name.startswith(("variants", "checks"))
         attend = getattr(module, "attention", fused_attention)
-        if not (is_ours or type(module) in OF_TORCH) or has_hooks(module):
+        if not (is_ours or type(module) in TORCH_CLASSES) or has_hooks(module):
             return False
         if attend not in (scaled_dot_product_attention, fused_attention):
             return False
     return True
 
 
-def _exchange(model: nn.Module, classes: dict[type, type]) -> nn.Module:
+def _replace_classes(model: nn.Module, classes: dict[type, type]) -> nn.Module:
     for module in model.modules():
         module.__class__ = classes.get(type(module), type(module))
     return model

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from transformer_lessons import decoding
 from transformer_lessons.decoding import KeyValueCache, Newest
-from transformer_lessons.fast.graphs import Replayed
+from transformer_lessons.fast.graphs import GraphedFunction
 from transformer_lessons.layers import DecoderLayer
 from transformer_lessons.model import Transformer
 
@@ -116,7 +116,7 @@ class ReplayedSteps(Steps):
     def _reset_graphs(self) -> None:
         """Discard the captured graphs, which read and write tensors that have since been replaced."""
         # By a weak proxy: in a reference cycle, the memory would wait for the garbage collector.
-        self.step = Replayed(partial(type(self)._step, weakref.proxy(self)), self.position.device)
+        self.step = GraphedFunction(partial(type(self)._step, weakref.proxy(self)), self.position.device)
 
     def _step(self, token: Int[Tensor, "rows 1"]) -> Tensor:
         """`decoding.Steps.next_logits` with the position in a tensor: a number would be captured as it is."""

@@ -16,7 +16,7 @@ from transformer_lessons.data.batches import Batch
 Result = TypeVar("Result")
 
 
-def recorded(
+def capture_graph(
     work: Callable[[], Result], device: torch.device, pool: tuple | None = None
 ) -> Callable[[], Result]:
     """A function that does work() again, on the same tensors, and returns its results in the same tensors.
@@ -41,7 +41,7 @@ def recorded(
     return replay
 
 
-class Replayed:
+class GraphedFunction:
     """A function of tensors that come in few shapes, captured for each shape when it comes a second time.
 
     The next call with the same shapes overwrites the results.
@@ -49,33 +49,33 @@ class Replayed:
 
     def __init__(self, work: Callable[..., Result], device: torch.device):
         self.work, self.device = work, device
-        self.seen, self.recordings, self.is_recording = set(), {}, True
+        self.seen, self.graphs, self.can_capture = set(), {}, True
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
     def __call__(self, *inputs: Tensor) -> Result:
         """Return work(*inputs)."""
         shapes = tuple(x.shape for x in inputs)
-        if shapes in self.seen and shapes not in self.recordings and self.has_room():
-            own = [x.clone() for x in inputs]
-            self.recordings[shapes] = own, recorded(partial(self.work, *own), self.device, self.pool)
-        if shapes not in self.recordings:
+        if shapes in self.seen and shapes not in self.graphs and self.has_room():
+            buffers = [x.clone() for x in inputs]
+            self.graphs[shapes] = buffers, capture_graph(partial(self.work, *buffers), self.device, self.pool)
+        if shapes not in self.graphs:
             self.seen.add(shapes)
             return self.work(*inputs)
-        own, replay = self.recordings[shapes]
-        for mine, given in zip(own, inputs, strict=True):
-            mine.copy_(given)
+        buffers, replay = self.graphs[shapes]
+        for buffer, given in zip(buffers, inputs, strict=True):
+            buffer.copy_(given)
         return replay()
 
     def has_room(self) -> bool:
         """Whether over half of the memory is free, for calls without a graph; if not, capturing stops."""
-        if self.is_recording and self.device.type == "cuda":
+        if self.can_capture and self.device.type == "cuda":
             torch.cuda.empty_cache()
             free, total = torch.cuda.mem_get_info(self.device)
-            self.is_recording = 2 * free > total
-        return self.is_recording
+            self.can_capture = 2 * free > total
+        return self.can_capture
 
 
-def rounded(batch: Batch, pad_id: int, multiple: int = 8) -> Batch:
+def pad_rows(batch: Batch, pad_id: int, multiple: int = 8) -> Batch:
     """The batch with more rows, up to a multiple, for fewer shapes: 138 in Multi30k's 2,000 batches, not 444.
 
     Added rows repeat the first source, as attention needs a key to attend to, and have no targets.

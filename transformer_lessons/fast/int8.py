@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from transformer_lessons.fast.products import is_plain
 
 
-def rounded(x: Tensor) -> tuple[Tensor, Tensor]:
+def to_int8(x: Tensor) -> tuple[Tensor, Tensor]:
     """Integers q and scales s with x ≈ q · s; the largest entry of each vector becomes ±127."""
     scale = x.abs().amax(-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny) / 127
     return (x / scale).round_().to(torch.int8), scale
@@ -15,8 +15,8 @@ def rounded(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def int8_product(x: Tensor, weight: Tensor, bias: Tensor | None, scale: Tensor) -> Tensor:
     """``x (diag(scale) weight)ᵀ + bias``, x rounded to int8; the integers' products and sums are exact."""
-    whole, size = rounded(x.flatten(0, -2))
-    y = torch._int_mm(whole, weight.T).to(x.dtype).mul_(scale).mul_(size).view(*x.shape[:-1], -1)
+    x_int8, x_scale = to_int8(x.flatten(0, -2))
+    y = torch._int_mm(x_int8, weight.T).to(x.dtype).mul_(scale).mul_(x_scale).view(*x.shape[:-1], -1)
     return y if bias is None else y.add_(bias)
 
 
@@ -39,7 +39,7 @@ def quantize(model: nn.Module) -> nn.Module:
     A pitfall: there is no way back; save the model first.
     """
     for linear in filter(is_plain, list(model.modules())):
-        weight, scale = rounded(linear.weight)
+        weight, scale = to_int8(linear.weight)
         linear.__class__ = Int8Linear
         linear.weight = nn.Parameter(weight, requires_grad=False)  # no longer tied to the embedding
         linear.register_buffer("scale", scale.squeeze(-1))

@@ -17,8 +17,8 @@ Targets = Int[Tensor, " tokens"]
 Loss = tuple[Float[Tensor, ""], Int[Tensor, ""]]  # the loss, summed, and the number of right tokens
 # Rows of logits that `projected_loss` holds at a time. With fewer, products get small; with more, they do not
 # fit a CPU's caches. A GPU's are small anyway, and each part costs it a pass over the weights' gradient.
-PART, ON_GPU = 512, 4096
-COUNTS = ("cpu",)  # devices where the number of real tokens is known without waiting
+CPU_ROWS, GPU_ROWS = 512, 4096
+SYNCHRONOUS_DEVICES = ("cpu",)  # devices where the number of real tokens is known without waiting
 _compiled = cache(lambda: torch.compile(hidden_loss, dynamic=True))  # only one, since it caches its graphs
 
 
@@ -32,7 +32,7 @@ def batch_loss(
     """
     src_mask, real = padding_mask(batch.src, model.config.pad_id), batch.tgt_out != model.config.pad_id
     hidden = model.decode(batch.tgt_in, model.encode(batch.src, src_mask), src_mask)
-    if hidden.device.type in COUNTS:
+    if hidden.device.type in SYNCHRONOUS_DEVICES:
         hidden, targets = hidden[real], batch.tgt_out[real]
     else:
         hidden, targets = hidden.flatten(0, 1), batch.tgt_out.flatten()
@@ -48,15 +48,15 @@ def hidden_loss(model: Transformer, hidden: Hidden, targets: Targets, smoothing:
     """
     pad_id = model.config.pad_id
     is_product = is_plain(model.output) and model.output.bias is None
-    if is_product and not torch.compiler.is_compiling() and _computed_in(hidden) != torch.float16:
+    if is_product and not torch.compiler.is_compiling() and _product_dtype(hidden) != torch.float16:
         return projected_loss(hidden, model.output.weight, targets, pad_id=pad_id, smoothing=smoothing)
     logits, real = model.output(hidden), targets != pad_id
     log_p = logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
     right = ((logits.argmax(-1) == targets) & real).sum()
-    return -(_expected(log_p, targets, pad_id, smoothing) * real).sum(), right
+    return -(_expected_score(log_p, targets, pad_id, smoothing) * real).sum(), right
 
 
-def _computed_in(x: Tensor) -> torch.dtype:
+def _product_dtype(x: Tensor) -> torch.dtype:
     """The dtype of products with x: its own or, except for float64, that of `torch.autocast`."""
     device = x.device.type
     is_cast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
@@ -77,7 +77,7 @@ def projected_loss(
     """
     if not torch.is_grad_enabled():  # inside the Function, grad mode is always off
         hidden, weight = hidden.detach(), weight.detach()
-    return _ProjectedLoss.apply(hidden, weight, targets, pad_id, smoothing, _computed_in(hidden))
+    return _ProjectedLoss.apply(hidden, weight, targets, pad_id, smoothing, _product_dtype(hidden))
 
 
 class _ProjectedLoss(torch.autograd.Function):
@@ -87,11 +87,11 @@ class _ProjectedLoss(torch.autograd.Function):
     def forward(ctx, hidden, weight, targets, pad_id, smoothing, dtype):
         wide = torch.promote_types(dtype, torch.float32)
         loss, right = hidden.new_zeros((), dtype=wide), targets.new_zeros(())
-        of_hidden, of_weight = torch.empty_like(hidden), torch.zeros_like(weight, dtype=wide)
+        grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight, dtype=wide)
         is_learning = any(ctx.needs_input_grad)
         with torch.autocast(hidden.device.type, enabled=False):
             matrix = weight.to(dtype)
-            rows = PART if hidden.device.type == "cpu" else ON_GPU
+            rows = CPU_ROWS if hidden.device.type == "cpu" else GPU_ROWS
             for start in range(0, len(hidden), rows):
                 part = slice(start, start + rows)
                 x = hidden[part].to(dtype)
@@ -99,20 +99,20 @@ class _ProjectedLoss(torch.autograd.Function):
                 loss += added
                 right += hits
                 if is_learning:
-                    difference = _difference(p, targets[part], pad_id, smoothing).to(dtype)
-                    of_hidden[part] = linear(difference, matrix.T)
-                    _add_product(of_weight, difference, x)
-                    del difference  # before the next part makes its own
+                    gradient = _logit_gradient(p, targets[part], pad_id, smoothing).to(dtype)
+                    grad_hidden[part] = linear(gradient, matrix.T)
+                    _add_product(grad_weight, gradient, x)
+                    del gradient  # before the next part makes its own
                 del p
         if is_learning:
-            ctx.save_for_backward(of_hidden, of_weight)
+            ctx.save_for_backward(grad_hidden, grad_weight)
         return loss, right
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, gradient, _):
-        of_hidden, of_weight = ctx.saved_tensors
-        return of_hidden * gradient, of_weight * gradient, None, None, None, None
+        grad_hidden, grad_weight = ctx.saved_tensors
+        return grad_hidden * gradient, grad_weight * gradient, None, None, None, None
 
 
 def _loss_of(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -125,14 +125,14 @@ def _loss_of(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> 
     real = targets != pad_id
     right = ((which.squeeze(-1) == targets) & real).sum()
     scores = logits.sub_(largest)
-    expected = _expected(scores, targets, pad_id, smoothing)
+    expected = _expected_score(scores, targets, pad_id, smoothing)
     p = scores.exp_()
     total = p.sum(-1, keepdim=True)
     loss = (total.log().squeeze(-1) - expected) * real
     return loss.sum(), right, p.div_(total.masked_fill_(~real[:, None], torch.inf))
 
 
-def _expected(scores: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> Tensor:
+def _expected_score(scores: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> Tensor:
     """``Σ_c q_t(c) s_t(c)`` for each token t."""
     # Like `gather`, whose gradient a compiler would store as a matrix of its own.
     right = (smoothing - 1) * F.nll_loss(scores, targets, reduction="none")
@@ -141,7 +141,7 @@ def _expected(scores: Tensor, targets: Tensor, pad_id: int, smoothing: float) ->
     return right + smoothing / (scores.size(-1) - 1) * (scores.sum(-1) - scores[:, pad_id])
 
 
-def _difference(p: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> Tensor:
+def _logit_gradient(p: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> Tensor:
     """p − q, written over p; zero for padding."""
     real = (targets != pad_id)[:, None].to(p.dtype)
     share = smoothing / (p.size(-1) - 1) * real
@@ -150,11 +150,11 @@ def _difference(p: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> Te
     return p.scatter_add_(-1, targets[:, None], (smoothing - 1) * real)
 
 
-def _add_product(total: Tensor, difference: Tensor, x: Tensor) -> None:
-    """Add ``differenceᵀ x`` to `total`, where possible without storing the product."""
+def _add_product(total: Tensor, gradient: Tensor, x: Tensor) -> None:
+    """Add ``gradientᵀ x`` to `total`, where possible without storing the product."""
     if is_slow(x, total):
-        total += weight_gradient(difference, x)
-    elif difference.dtype == total.dtype:
-        torch.addmm(total, difference.T, x, out=total)
+        total += weight_gradient(gradient, x)
+    elif gradient.dtype == total.dtype:
+        torch.addmm(total, gradient.T, x, out=total)
     else:
-        total += difference.T @ x
+        total += gradient.T @ x

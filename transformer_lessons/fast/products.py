@@ -9,14 +9,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 CPU = getattr(torch.cpu, "get_capabilities", dict)()  # torch 2.9 does not have it
-MKL_HOLDS_BACK = "AMD" in CPU.get("cpu_name", "") and CPU["avx512_f"] and torch.backends.mkldnn.is_available()
+MKL_IS_SLOW = "AMD" in CPU.get("cpu_name", "") and CPU["avx512_f"] and torch.backends.mkldnn.is_available()
 LARGE = 2**22  # multiplications; below this, calling oneDNN takes longer than it saves
 
 
 def is_slow(x: Tensor, weight: Tensor) -> bool:
     """Whether ``x Wᵀ`` is large and slower with MKL than with oneDNN."""
     is_small = x.dim() < 2 or x.numel() * len(weight) < LARGE
-    if not MKL_HOLDS_BACK or is_small or torch.compiler.is_compiling():  # a compiler makes its own choice
+    if not MKL_IS_SLOW or is_small or torch.compiler.is_compiling():  # a compiler makes its own choice
         return False
     are_real = all(type(one) in (Tensor, nn.Parameter) and one.is_cpu for one in (x, weight))
     return are_real and x.dtype == weight.dtype == torch.float32
@@ -42,12 +42,12 @@ class _Linear(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, gradient):
         x, weight = ctx.saved_tensors
-        of_x, of_weight, of_bias = ctx.needs_input_grad
+        needs_x, needs_weight, needs_bias = ctx.needs_input_grad
         rows = gradient.flatten(0, -2)
         return (
-            by_onednn(gradient, weight.T) if of_x else None,
-            weight_gradient(rows, x.flatten(0, -2)).contiguous() if of_weight else None,
-            rows.sum(0) if of_bias else None,
+            by_onednn(gradient, weight.T) if needs_x else None,
+            weight_gradient(rows, x.flatten(0, -2)).contiguous() if needs_weight else None,
+            rows.sum(0) if needs_bias else None,
         )
 
 

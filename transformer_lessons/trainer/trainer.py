@@ -24,7 +24,7 @@ from tqdm import tqdm
 from transformer_lessons.data.batches import Batch, Batches
 from transformer_lessons.data.files import brief, replacing
 from transformer_lessons.fast import accelerate, is_known, plain
-from transformer_lessons.fast.graphs import Replayed, rounded
+from transformer_lessons.fast.graphs import GraphedFunction, pad_rows
 from transformer_lessons.fast.losses import batch_loss
 from transformer_lessons.fast.recompute import recompute
 from transformer_lessons.losses import label_smoothed_loss
@@ -93,7 +93,7 @@ class Trainer:
         self.add_gradients = self._add_gradients
         is_alone = self.device.type == "cuda" and distributed.world_size() == 1
         if is_alone and is_known(*model.modules()) and not (config.plain or config.recompute):
-            self.add_gradients = Replayed(self._add_gradients, self.device)
+            self.add_gradients = GraphedFunction(self._add_gradients, self.device)
         # Adam with the paper's β₁, β₂ and ε (§5.3), with decoupled weight decay (Loshchilov and Hutter 2019):
         # θ ← θ − lr · (m̂ / (√v̂ + ε) + weight_decay · θ), in one pass.
         how = {"betas": (0.9, 0.98), "eps": 1e-9, "weight_decay": config.weight_decay, "fused": True}
@@ -142,8 +142,8 @@ class Trainer:
         """Return what this process has to compute in a step, counted from 0."""
         batch = self.batches[step]
         parts = distributed.own_parts(batch, self.config.accumulate)
-        if isinstance(self.add_gradients, Replayed):
-            parts = [rounded(part, self.model.config.pad_id) for part in parts]
+        if isinstance(self.add_gradients, GraphedFunction):
+            parts = [pad_rows(part, self.model.config.pad_id) for part in parts]
         if self.device.type == "cuda":  # pinned memory is copied asynchronously
             with torch.cuda.device(self.device):
                 parts = [Batch(*(ids.pin_memory() for ids in part)) for part in parts]
@@ -152,7 +152,7 @@ class Trainer:
     def _backward(self, tokens: int, parts: list[Batch]) -> Tensor:
         """Add up gradients of the loss per token over all parts; return the batch's loss and right tokens."""
         # A replayed graph adds to the same tensors each time.
-        self.optimizer.zero_grad(set_to_none=not isinstance(self.add_gradients, Replayed))
+        self.optimizer.zero_grad(set_to_none=not isinstance(self.add_gradients, GraphedFunction))
         device, dtype = self.device.type, self.parameters[0].dtype
         sums = torch.zeros(2, dtype=torch.float64 if device != "mps" else None, device=self.device)
         # Gradients are averaged over the processes, but a sum is needed.
