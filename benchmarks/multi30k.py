@@ -20,7 +20,7 @@ from benchmarks.measuring import program, write
 from transformer_lessons.data.batches import Batches, TokenBatches
 from transformer_lessons.fast import accelerate
 from transformer_lessons.trainer import TrainingConfig, checkpoints, configs
-from transformer_lessons.trainer.runs import changed_by, choose_device, new_trainer, run
+from transformer_lessons.trainer.runs import apply_settings, choose_device, new_trainer, run
 from transformer_lessons.trainer.tasks import TASKS, Task, batches
 
 
@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--long", action="store_true", help="the recipe multi30k-long, from three seeds")
     is_long, task = parser.parse_args().long, TASKS["multi30k"]
     recipe = configs.find("multi30k-long") if is_long else None
-    task, sizes, config = changed_by(recipe, task, task.sizes, task.training)
+    task, sizes, config = apply_settings(recipe, task, task.sizes, task.training)
     device, tokenisers = choose_device("auto" if is_long else "cpu"), task.tokenisers()
     settings = {"data": task.settings, "model": sizes, "training": asdict(config)}
     if is_long:

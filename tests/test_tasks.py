@@ -31,7 +31,7 @@ from transformer_lessons.trainer import (
     tasks,
 )
 from transformer_lessons.trainer.checkpoints import load_model
-from transformer_lessons.trainer.runs import changed_by
+from transformer_lessons.trainer.runs import apply_settings
 from transformer_lessons.trainer.tasks import MULTI30K, TASKS, WMT14, NumberWords
 
 SIZES = {"d_model": 32, "num_heads": 2, "d_ff": 32, "num_encoder_layers": 1, "num_decoder_layers": 1}
@@ -244,7 +244,7 @@ def test_settings_are_those_of_records_and_of_the_paper():
     assert entry["settings"]["model"] == MULTI30K.sizes
     assert TrainingConfig(**entry["settings"]["training"]) == MULTI30K.training
     assert entry["data"]["vocabulary"] == MULTI30K.vocab_size
-    task, *long = changed_by(configs.find("multi30k-long"), MULTI30K, MULTI30K.sizes, MULTI30K.training)
+    task, *long = apply_settings(configs.find("multi30k-long"), MULTI30K, MULTI30K.sizes, MULTI30K.training)
     settings = {"data": task.settings, "model": long[0], "training": asdict(replace(long[1], batch_size=64))}
     assert records.read("multi30k_long")["settings"] == settings
     # §5.1, §5.3, §5.4, Table 3 and §6.1; the schedule is equation 3.

@@ -22,7 +22,7 @@ from transformer_lessons.losses import label_smoothed_loss
 from transformer_lessons.model import Transformer, TransformerConfig
 from transformer_lessons.trainer import Trainer, TrainingConfig
 from transformer_lessons.trainer import trainer as training
-from transformer_lessons.trainer.config import PRECISIONS, chosen_precision
+from transformer_lessons.trainer.config import PRECISIONS, resolve_precision
 from transformer_lessons.trainer.trainer import stop_signal
 from transformer_lessons.training import train
 
@@ -324,9 +324,9 @@ def test_a_step_that_overflows_is_left_out_and_the_next_scaled_less_also_when_re
 )
 def test_what_a_device_is_fast_at(monkeypatch, device, capability, dtype):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    assert chosen_precision("auto", torch.device(device)) == dtype
-    assert chosen_precision("float16", torch.device(device)) == torch.float16
-    assert chosen_precision("float32", torch.device(device)) == torch.float32
+    assert resolve_precision("auto", torch.device(device)) == dtype
+    assert resolve_precision("float16", torch.device(device)) == torch.float16
+    assert resolve_precision("float32", torch.device(device)) == torch.float32
 
 
 # ---- What all of it is for

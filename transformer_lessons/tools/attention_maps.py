@@ -21,7 +21,7 @@ def attention_maps(
     modules = {name: part for name, part in model.named_modules() if isinstance(part, MultiHeadAttention)}
     maps = {}
 
-    def keeping(name, attend):
+    def recording(name, attend):
         def attention(*given, **options):
             output, weights = attend(*given, **options)
             if weights is None:  # a fused kernel never computes them
@@ -33,6 +33,6 @@ def attention_maps(
 
     with ExitStack() as replaced:
         for name, module in modules.items():
-            replaced.enter_context(patch.object(module, "attention", keeping(name, module.attention)))
+            replaced.enter_context(patch.object(module, "attention", recording(name, module.attention)))
         model(*inputs, **options)
     return maps

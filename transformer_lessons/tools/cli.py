@@ -30,7 +30,7 @@ from transformer_lessons.trainer import configs
 from transformer_lessons.trainer.checkpoints import load_model
 from transformer_lessons.trainer.config import PRECISIONS
 from transformer_lessons.trainer.runs import choose_device, default_directory, train, versions
-from transformer_lessons.trainer.tasks import TASKS, NumberWords, Task, task_of, translations
+from transformer_lessons.trainer.tasks import TASKS, NumberWords, Task, load_task, translations
 
 DEFAULT_DIRECTORY = default_directory(NumberWords())
 PLAIN = "compute as the chapters do, without `fast`"
@@ -129,9 +129,9 @@ def add_train_arguments(command: Parser) -> None:
     command.add_argument("--steps", type=int, metavar="N", help=f"optimiser steps in all ({steps})")
     command.add_argument("--device", choices=["auto", "cpu", "cuda", "mps"], default="auto")
     command.add_argument("--precision", choices=PRECISIONS, help="of matrix products (texts: auto)")
-    yes = {"action": "store_true", "default": None}
-    command.add_argument("--compile", **yes, help="fuse the step with torch.compile")
-    command.add_argument("--plain", **yes, help=PLAIN)
+    flag = {"action": "store_true", "default": None}
+    command.add_argument("--compile", **flag, help="fuse the step with torch.compile")
+    command.add_argument("--plain", **flag, help=PLAIN)
     shares = "under torchrun: no process holds the whole model"
     command.add_argument("--shard", action=argparse.BooleanOptionalAction, help=shares)
     kept = command.add_mutually_exclusive_group()
@@ -140,7 +140,7 @@ def add_train_arguments(command: Parser) -> None:
     kept.add_argument("--overwrite", action="store_true", help="discard the run in DIR and start anew")
 
 
-def run_of(directory: Path | None) -> Path | None:
+def find_run(directory: Path | None) -> Path | None:
     """The given run, or the one trained here; None means the model that comes with the package."""
     if directory is None and (DEFAULT_DIRECTORY / "weights.safetensors").is_file():
         directory = DEFAULT_DIRECTORY
@@ -148,15 +148,15 @@ def run_of(directory: Path | None) -> Path | None:
     return directory
 
 
-def chosen_model(directory: Path | None, *, plain: bool = True, int8: bool = False) -> tuple[Task, tuple]:
+def load_run(directory: Path | None, *, plain: bool = True, int8: bool = False) -> tuple[Task, tuple]:
     """The task, and the model and tokenisers of the given run, the one trained here, or the package."""
-    directory = run_of(directory)
+    directory = find_run(directory)
     parts = load_model(directory)
     if not plain:
         accelerate(parts[0])
     if int8:
         quantize(parts[0])
-    return NumberWords() if directory is None else task_of(directory / "config.json"), parts
+    return NumberWords() if directory is None else load_task(directory / "config.json"), parts
 
 
 def evaluate(chosen: argparse.Namespace) -> None:
@@ -164,7 +164,7 @@ def evaluate(chosen: argparse.Namespace) -> None:
     files = (chosen.source, chosen.target)
     if files.count(None) == 1:
         raise ValueError("source: expected two files, --source and --target, got one")
-    task, parts = chosen_model(chosen.model, plain=chosen.plain, int8=chosen.int8)
+    task, parts = load_run(chosen.model, plain=chosen.plain, int8=chosen.int8)
     result = task.evaluate(*parts, chosen.beam, files if chosen.source else None)
     lines = [json.dumps(result, ensure_ascii=False)] if chosen.json else task.report(result)
     print(*lines, sep="\n")
@@ -172,9 +172,9 @@ def evaluate(chosen: argparse.Namespace) -> None:
 
 def translate(chosen: argparse.Namespace) -> int:
     """Run ``lessons translate``; return 2 if a line could not be read."""
-    task, parts = chosen_model(chosen.model, plain=chosen.plain, int8=chosen.int8)
+    task, parts = load_run(chosen.model, plain=chosen.plain, int8=chosen.int8)
     if chosen.text:
-        print(*translations(task, parts, [read(task, parts, " ".join(chosen.text))], chosen.beam))
+        print(*translations(task, parts, [read_sentence(task, parts, " ".join(chosen.text))], chosen.beam))
         return 0
     is_fine = True
     # A person at a terminal wants an answer after each line; a file is faster in batches.
@@ -182,7 +182,7 @@ def translate(chosen: argparse.Namespace) -> int:
         readable = {}
         for number, line in lines:
             try:
-                readable[number] = read(task, parts, line)
+                readable[number] = read_sentence(task, parts, line)
             except ValueError as error:
                 is_fine = False
                 print(f"lessons translate: line {number}: {error}", file=sys.stderr)
@@ -193,7 +193,7 @@ def translate(chosen: argparse.Namespace) -> int:
     return 0 if is_fine else 2
 
 
-def read(task: Task, parts: tuple, text: str) -> str | list[str]:
+def read_sentence(task: Task, parts: tuple, text: str) -> str | list[str]:
     """The sentence in a text; ValueError if the task cannot read it or it is too long for the model."""
     sentence, (model, source, _) = task.read(text), parts
     most, got = model.config.max_length, len(source.encode(sentence))
@@ -204,7 +204,7 @@ def read(task: Task, parts: tuple, text: str) -> str | list[str]:
 
 def export(chosen: argparse.Namespace) -> None:
     """Run ``lessons export``."""
-    save(run_of(chosen.model), chosen.directory, format=chosen.format)
+    save(find_run(chosen.model), chosen.directory, format=chosen.format)
     print(f"{chosen.directory}: {chosen.format}")
 
 

@@ -97,18 +97,18 @@ def run_cells(path: Path) -> list[str]:
     cells, name = read(path)
     released = assignments()[name]["cells"]
     open_answers = {cell for cell, one in released.items() if not one["locked"]}
-    waiting = {
+    unanswered = {
         grade_id(cell)
         for cell in cells
         if grade_id(cell) in open_answers and digest(cell["source"]) == released[grade_id(cell)]["sum"]
     }
     code = [c for c in cells if c["cell_type"] == "code" and not is_ungraded(grade_id(c) or "")]
     found = []
-    for number, (cell, said) in enumerate(zip(code, errors_of(code), strict=True), start=1):
+    for number, (cell, error) in enumerate(zip(code, errors_of(code), strict=True), start=1):
         own = grade_id(cell) or f"code cell {number}"
         answer = re.sub("-[a-z]+$", "-answer", own)  # the answer that a check is about
-        if said and not {own, answer} & waiting:
-            found.append(f"{own}: {said}")
+        if error and not {own, answer} & unanswered:
+            found.append(f"{own}: {error}")
     return found
 
 
@@ -118,10 +118,10 @@ def errors_of(code: list[dict]) -> list[str | None]:
     nbclient, nbformat, _ = (library(name, extra="submission") for name in needed)
     cells = [nbformat.v4.new_code_cell("".join(cell["source"])) for cell in code]
     notebook = nbformat.v4.new_notebook(cells=cells)
-    how = {"timeout": CELL_SECONDS, "interrupt_on_timeout": True, "allow_errors": True}
+    options = {"timeout": CELL_SECONDS, "interrupt_on_timeout": True, "allow_errors": True}
     with tempfile.TemporaryDirectory() as folder:
-        how["resources"] = {"metadata": {"path": folder}}
-        client = nbclient.NotebookClient(notebook, kernel_name="python3", **how)
+        options["resources"] = {"metadata": {"path": folder}}
+        client = nbclient.NotebookClient(notebook, kernel_name="python3", **options)
         try:
             client.execute(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         except nbclient.exceptions.DeadKernelError:

@@ -76,7 +76,7 @@ class TrainingConfig:
         return self.peak_learning_rate * (1 + math.cos(math.pi * progress)) / 2
 
 
-def chosen_precision(name: str, device: torch.device) -> torch.dtype:
+def resolve_precision(name: str, device: torch.device) -> torch.dtype:
     """The dtype of matrix products: by name, or with "auto" the one that is fast on the device.
 
     On CUDA, bfloat16 from compute capability 8.0 on and float16 below (a T4); elsewhere float32. A pitfall:

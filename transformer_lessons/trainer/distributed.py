@@ -115,7 +115,7 @@ def full_state_dict(state: dict) -> dict:
     return tree_map(gathered, state)
 
 
-def sharded_as(other: Tensor | None, tensor: Tensor) -> Tensor:
+def shard_like(other: Tensor | None, tensor: Tensor) -> Tensor:
     """This process's shard of a tensor that every process has whole, sharded as `other` is, if it is."""
     if not hasattr(other, "full_tensor") or tensor.shape != other.shape:
         return tensor

@@ -55,7 +55,7 @@ def translate(
     return [target.decode(found[number]) for number in range(len(ids))]
 
 
-def say_what_is_left_out(count: int, pairs: int, most: int) -> None:
+def report_too_long(count: int, pairs: int, most: int) -> None:
     """Print how many of the pairs are too long to be used, if any; ValueError if all are."""
     if count == pairs:
         raise ValueError(f"pairs: expected some of at most {most} tokens a side, got none")

@@ -16,12 +16,12 @@ from transformer_lessons.fast.products import CPU
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import checkpoints, distributed
 from transformer_lessons.trainer.config import TrainingConfig
-from transformer_lessons.trainer.tasks import FILES, TASKS, NumberWords, Task, batches, task_of, with_data
+from transformer_lessons.trainer.tasks import FILES, TASKS, NumberWords, Task, batches, load_task, with_data
 from transformer_lessons.trainer.trainer import Trainer
 
 # Settings that can be given both on the command line and in a config.json.
-OF_TRAINING = ("seed", "steps", "precision", "compile", "plain", "shard")
-SAID = {"training": OF_TRAINING, "data": ("vocab_size", *FILES)}
+TRAINING_OPTIONS = ("seed", "steps", "precision", "compile", "plain", "shard")
+OPTIONS = {"training": TRAINING_OPTIONS, "data": ("vocab_size", *FILES)}
 
 
 def default_directory(task: Task) -> Path:
@@ -53,7 +53,7 @@ def train(chosen: argparse.Namespace) -> int:
             discard_run(directory)
         is_done = run(trainer, task, tokenisers)
         if not distributed.rank():
-            (judge if is_done else explain)(trainer, task)
+            (evaluate_run if is_done else print_resume_hint)(trainer, task)
         return 0 if is_done else 130
 
 
@@ -77,7 +77,7 @@ def run(trainer: Trainer, task: Task, tokenisers: tuple) -> bool:
     return is_done
 
 
-def explain(trainer: Trainer, task: Task) -> None:
+def print_resume_hint(trainer: Trainer, task: Task) -> None:
     """Print how to resume a run that was stopped."""
     given = "" if task.name == NumberWords.name else f" --task {task.name}"
     given += "" if trainer.directory == default_directory(task) else f" --output {trainer.directory}"
@@ -85,7 +85,7 @@ def explain(trainer: Trainer, task: Task) -> None:
     print(f"stopped after step {trainer.step}; {hint}", file=sys.stderr)
 
 
-def judge(trainer: Trainer, task: Task) -> None:
+def evaluate_run(trainer: Trainer, task: Task) -> None:
     """Evaluate the saved model, as a sharded one is whole only on disk, and write the record."""
     model, *tokenisers = checkpoints.load_model(trainer.directory)
     model.to(trainer.device)
@@ -131,7 +131,7 @@ def settings_of(
     ``--resume-or-start``, which a restart can repeat, is ``--resume`` if any process finds a checkpoint.
     Without one, the files of a run's first steps may be overwritten, but not a finished model.
     """
-    named = task_of(chosen.config) if chosen.config else TASKS[chosen.task or NumberWords.name]
+    named = load_task(chosen.config) if chosen.config else TASKS[chosen.task or NumberWords.name]
     directory = chosen.output or default_directory(named)
     own = directory / "config.json"
     if chosen.resume_or_start:
@@ -142,14 +142,14 @@ def settings_of(
         raise ValueError(f"output: {directory} holds a run; {hint}")
     if chosen.resume and not own.exists():
         raise ValueError(f"resume: expected a run, found no {own}")
-    task = task_of(own) if chosen.resume else named
+    task = load_task(own) if chosen.resume else named
     wanted = chosen.task or (chosen.config and named.name)  # a folder can be resumed without naming its task
     if wanted not in (None, task.name):
         raise ValueError(f"task: {own if chosen.resume else chosen.config} is of {task.name}, got {wanted}")
-    before = changed_by(own if chosen.resume else None, task, task.sizes, task.training)
+    before = apply_settings(own if chosen.resume else None, task, task.sizes, task.training)
     given = {name: value for name, value in vars(chosen).items() if value is not None}
-    said = {part: {name: given[name] for name in names if name in given} for part, names in SAID.items()}
-    found = changed_by(said, *changed_by(chosen.config, *before))
+    args = {part: {name: given[name] for name in names if name in given} for part, names in OPTIONS.items()}
+    found = apply_settings(args, *apply_settings(chosen.config, *before))
     known, got = ({**asdict(training), **sizes, **task.settings} for task, sizes, training in (before, found))
     for name in known if chosen.resume else ():
         if got[name] != known[name] and name != "shard":  # sharding does not change what a model learns
@@ -158,7 +158,7 @@ def settings_of(
     return task, directory, sizes, training
 
 
-def changed_by(
+def apply_settings(
     source: Path | dict | None, task: Task, sizes: dict, training: TrainingConfig
 ) -> tuple[Task, dict, TrainingConfig]:
     """Data, model sizes and training settings, changed by a run's ``config.json``, or a dict like it."""

@@ -20,7 +20,7 @@ from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import configs
 from transformer_lessons.trainer.checkpoints import Tokeniser
 from transformer_lessons.trainer.config import TrainingConfig
-from transformer_lessons.trainer.evaluation import evaluate_number_words, say_what_is_left_out, translate
+from transformer_lessons.trainer.evaluation import evaluate_number_words, report_too_long, translate
 
 SMALLEST_VOCABULARY = Vocabulary.eos_id + 1 + 256
 FILES = {"source": 1, "target": 1, "validation": 2, "test": 2}  # how many files each
@@ -127,9 +127,9 @@ class TextTask:
         for name in ("source", "target"):
             if not (task.find_files or getattr(task, name)):
                 raise ValueError(f"{name}: expected a file with a sentence a line, got none")
-        task.pairs_to_judge_by(task.files("test"))
+        task.evaluation_pairs(task.files("test"))
         if validation := task.files("validation"):
-            task.pairs_to_judge_by(validation)
+            task.evaluation_pairs(validation)
         return task if task.find_files else replace(task, trained_on=task.corpus.fingerprint)
 
     @cached_property
@@ -148,7 +148,7 @@ class TextTask:
         paths = (self.source, self.target) if split == "train" else getattr(self, split)
         return paths and [Path(path) for path in paths]
 
-    def pairs_to_judge_by(self, files: Sequence[str | Path] | None) -> list[tuple[str, str]]:
+    def evaluation_pairs(self, files: Sequence[str | Path] | None) -> list[tuple[str, str]]:
         """The pairs of two files, or else the held-out ones; ValueError if there are none."""
         pairs = list(aligned(*map(Path, files))) if files else self.corpus.held_out
         if not pairs:
@@ -185,9 +185,9 @@ class TextTask:
         sacrebleu, files = library("sacrebleu", extra="text"), files or self.files("test")
         name = " and ".join(Path(path).name for path in files or [self.source])
         languages = ["en", "de"] if self.find_files else [_language(self.source), _language(self.target)]
-        pairs, most = self.pairs_to_judge_by(files), model.config.max_length
+        pairs, most = self.evaluation_pairs(files), model.config.max_length
         short = [pair for pair in pairs if len(source.encode(pair[0])) <= most]
-        say_what_is_left_out(len(pairs) - len(short), len(pairs), most)
+        report_too_long(len(pairs) - len(short), len(pairs), most)
         texts, references = zip(*short, strict=True)
         options = {"beam_size": beam_size, "extra_tokens": self.extra_tokens}
         got, scores = translate(model, source, target, texts, **options), {}
@@ -249,7 +249,7 @@ def with_data(task: Task, data: dict) -> Task:
     return replace(task, **data)
 
 
-def task_of(config: Path) -> Task:
+def load_task(config: Path) -> Task:
     """The task of a run's config.json, with its data; number words if none is named.
 
     ValueError for an unknown task or a file that is not JSON; OSError if there is no such file.
@@ -264,7 +264,7 @@ def task_of(config: Path) -> Task:
 def batches(pairs: EncodedPairs, max_length: int, config: TrainingConfig) -> Batches:
     """The training set in batches, as the settings say; pairs that are too long are counted and left out."""
     fits = (pairs.sizes + np.array([0, 1]) <= max_length).all(1)  # a target gets one special token more
-    say_what_is_left_out(int((~fits).sum()), len(pairs), max_length)
+    report_too_long(int((~fits).sum()), len(pairs), max_length)
     pairs = pairs.chosen(fits)
     if config.tokens is None:
         return Batches(pairs, config.batch_size, seed=config.seed)

@@ -31,7 +31,7 @@ from transformer_lessons.losses import label_smoothed_loss
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import distributed
 from transformer_lessons.trainer.checkpoints import CHECKPOINT, save_snapshot
-from transformer_lessons.trainer.config import TrainingConfig, chosen_precision
+from transformer_lessons.trainer.config import TrainingConfig, resolve_precision
 
 # A step's number of target tokens in the whole batch, and the parts of it that this process computes.
 Prepared = tuple[int, list[Batch]]
@@ -91,15 +91,15 @@ class Trainer:
         loss = BatchLoss(model, config)
         self.loss = distributed.parallelise(loss, layers, self.device, shard=config.shard)
         self.add_gradients = self._add_gradients
-        is_alone = self.device.type == "cuda" and distributed.world_size() == 1
-        if is_alone and is_known(*model.modules()) and not (config.plain or config.recompute):
+        is_single_gpu = self.device.type == "cuda" and distributed.world_size() == 1
+        if is_single_gpu and is_known(*model.modules()) and not (config.plain or config.recompute):
             self.add_gradients = GraphedFunction(self._add_gradients, self.device)
         # Adam with the paper's β₁, β₂ and ε (§5.3), with decoupled weight decay (Loshchilov and Hutter 2019):
         # θ ← θ − lr · (m̂ / (√v̂ + ε) + weight_decay · θ), in one pass.
-        how = {"betas": (0.9, 0.98), "eps": 1e-9, "weight_decay": config.weight_decay, "fused": True}
+        options = {"betas": (0.9, 0.98), "eps": 1e-9, "weight_decay": config.weight_decay, "fused": True}
         self.parameters = list(model.parameters())  # finding them takes as long as clipping them
-        self.optimizer = torch.optim.AdamW(self.parameters, lr=0.0, **how)  # each step sets the rate
-        self.precision = chosen_precision(config.precision, self.device)
+        self.optimizer = torch.optim.AdamW(self.parameters, lr=0.0, **options)  # each step sets the rate
+        self.precision = resolve_precision(config.precision, self.device)
         # Small float16 gradients would become zero: the loss is scaled up, and the gradients down again.
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == torch.float16)
         self.step = 0
@@ -116,8 +116,8 @@ class Trainer:
         tokens, parts = self.prepare(self.step) if prepared is None else prepared
         sums = self._backward(tokens, parts)
         self.scaler.unscale_(self.optimizer)
-        most = math.inf if self.config.clip_norm is None else self.config.clip_norm
-        norm = distributed.full_tensor(nn.utils.clip_grad_norm_(self.parameters, most))
+        max_norm = math.inf if self.config.clip_norm is None else self.config.clip_norm
+        norm = distributed.full_tensor(nn.utils.clip_grad_norm_(self.parameters, max_norm))
         loss, right, norm = torch.cat([sums, norm[None]]).tolist()  # together: each call waits for the GPU
         for what, x in (("loss", loss), ("gradient", 0.0 if self.scaler.is_enabled() else norm)):
             if not math.isfinite(x):
@@ -210,9 +210,9 @@ class Trainer:
         A batch of the paper's size takes Python 21 ms, for which a GPU would wait in every step.
         """
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="next batch") as thread:
-            coming = thread.submit(self.prepare, self.step)
+            future = thread.submit(self.prepare, self.step)
             while True:
-                prepared, coming = coming.result(), thread.submit(self.prepare, self.step + 1)
+                prepared, future = future.result(), thread.submit(self.prepare, self.step + 1)
                 yield prepared
 
     def _metrics_file(self):
@@ -262,12 +262,12 @@ class Trainer:
         try:
             found = torch.load(path, map_location="cpu", weights_only=True, mmap=several)
             own = model.state_dict()
-            weights = {name: distributed.sharded_as(own.get(name), x) for name, x in found["model"].items()}
+            weights = {name: distributed.shard_like(own.get(name), x) for name, x in found["model"].items()}
             model.load_state_dict(weights)
             moments = found["optimizer"]
             for number, state in moments["state"].items():  # numbered in the order of the parameters
                 weight = self.parameters[number]
-                state |= {name: distributed.sharded_as(weight, x) for name, x in state.items()}
+                state |= {name: distributed.shard_like(weight, x) for name, x in state.items()}
             self.optimizer.load_state_dict(moments)
             self.scaler.load_state_dict(found["scaler"])
             self.step, self.history = found["step"], found["history"]
