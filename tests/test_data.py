@@ -21,7 +21,7 @@ from num2words import num2words
 from transformer_lessons.data import byte_pair, corpus, multi30k, number_words, wmt14
 from transformer_lessons.data.batches import Batches, TokenBatches, make_batch
 from transformer_lessons.data.byte_pair import BytePairEncoding
-from transformer_lessons.data.corpus import Corpus, aligned
+from transformer_lessons.data.corpus import Corpus, read_pairs
 from transformer_lessons.data.encoded import EncodedPairs
 from transformer_lessons.data.libraries import library
 from transformer_lessons.data.number_words import english, german
@@ -257,8 +257,8 @@ def test_pairs_on_disk_are_those_of_a_list(tmp_path, kind):
     EncodedPairs.of(iter(LONG)).save(tmp_path / "pairs.pt")
     on_disk = EncodedPairs.load(tmp_path / "pairs.pt")
     assert list(on_disk) == LONG
-    assert list(on_disk.chosen(slice(10, 400)).chosen(np.arange(390) % 3 == 0)) == LONG[10:400:3]
-    assert on_disk.chosen(slice(400)).sizes.tolist() == [[len(s), len(t)] for s, t in LONG[:400]]
+    assert list(on_disk.select(slice(10, 400)).select(np.arange(390) % 3 == 0)) == LONG[10:400:3]
+    assert on_disk.select(slice(400)).sizes.tolist() == [[len(s), len(t)] for s, t in LONG[:400]]
     one, other = kind(LONG, seed=3), kind(on_disk, seed=3)
     for step in (0, 1, 2 * one.steps_per_epoch + 1):
         assert all(torch.equal(a, b) for a, b in zip(one[step], other[step], strict=True))
@@ -278,7 +278,7 @@ def test_lines_are_read_side_by_side(tmp_path):
     # Spaces, a mark at the beginning, an empty side, and characters that end a line elsewhere.
     odd = [["\ufeff Fine. ", "", "a\x0bb", "Ünë\r"], ["Gut.\u2028So.", "Nichts.", "c\rd", "e"]]
     expected = [("Fine.", "Gut.\u2028So."), ("a\x0bb", "c\rd"), ("Ünë", "e")]
-    assert list(aligned(*files(tmp_path, "a.en.gz", "a.de", lines=odd))) == expected
+    assert list(read_pairs(*files(tmp_path, "a.en.gz", "a.de", lines=odd))) == expected
 
 
 def test_what_is_held_out_is_not_trained_on(tmp_path):
@@ -339,18 +339,18 @@ def home(tmp_path, monkeypatch):
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=folder))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}/"
-    monkeypatch.setattr(multi30k, "HOMES", (url, f"{url}mirror/"))
+    monkeypatch.setattr(multi30k, "BASE_URLS", (url, f"{url}mirror/"))
     monkeypatch.setattr(multi30k, "SHA256", sums)
     monkeypatch.setattr(pooch, "os_cache", lambda name: tmp_path / "cache" / name)
     monkeypatch.setattr("time.sleep", lambda seconds: None)
-    monkeypatch.delenv(multi30k.VARIABLE, raising=False)
+    monkeypatch.delenv(multi30k.DATA_VARIABLE, raising=False)
     yield folder, asked
     server.shutdown()
     server.server_close()
 
 
 def captions(split: str) -> list[tuple[str, str]]:
-    return list(aligned(*multi30k.files(split)))
+    return list(read_pairs(*multi30k.files(split)))
 
 
 def test_captions_are_fetched_once_and_held_against_their_sums(home, tmp_path):
@@ -376,7 +376,7 @@ def test_a_folder_of_captions_that_was_named_is_only_read(home, tmp_path, monkey
     folder, asked = home
     (tmp_path / "named").mkdir()
     folder.rename(tmp_path / "named" / below)
-    monkeypatch.setenv(multi30k.VARIABLE, str(tmp_path / "named"))
+    monkeypatch.setenv(multi30k.DATA_VARIABLE, str(tmp_path / "named"))
     assert len(captions("test")) == 2
     (path := tmp_path / "named" / below / "train.de.gz").write_bytes(b"")
     with pytest.raises(ValueError, match=r"train\.de\.gz: expected SHA-256 \w{64}, got "):
@@ -397,7 +397,7 @@ def test_wmt14_is_streamed_once_in_one_fixed_revision_or_read_from_a_folder(tmp_
     library.load_dataset = lambda *where, **how: asked.append((*where, *how.values())) or rows
     monkeypatch.setitem(sys.modules, "datasets", library)
     monkeypatch.setattr(pooch, "os_cache", lambda name: str(tmp_path / "cache"))
-    monkeypatch.delenv(wmt14.VARIABLE, raising=False)
+    monkeypatch.delenv(wmt14.DATA_VARIABLE, raising=False)
     with pytest.raises(
         OSError,
         match=r"wmt/wmt14: expected to stream it, got TypeError: .*\. Where there is no network, TRANS",
@@ -405,11 +405,11 @@ def test_wmt14_is_streamed_once_in_one_fixed_revision_or_read_from_a_folder(tmp_
         wmt14.files("test")
     del rows[2]
     for _ in range(2):  # what was cut off begins anew; what was not, not
-        assert list(aligned(*wmt14.files("test"))) == [("Yes.", "Ja."), ("N o.", "Nein.")]
+        assert list(read_pairs(*wmt14.files("test"))) == [("Yes.", "Ja."), ("N o.", "Nein.")]
     assert asked == [("wmt/wmt14", "de-en", "test", wmt14.REVISION, True)] * 2
-    monkeypatch.setenv(wmt14.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(wmt14.DATA_VARIABLE, str(tmp_path))
     (tmp_path / "wmt14").mkdir()
     files(tmp_path / "wmt14", "test.en.gz", "test.de", lines=[["One."], ["Eins."]])
-    assert list(aligned(*wmt14.files("test"))) == [("One.", "Eins.")]
+    assert list(read_pairs(*wmt14.files("test"))) == [("One.", "Eins.")]
     with pytest.raises(FileNotFoundError, match=r"DATA: expected a folder with wmt14/train\.en\.gz, got "):
         wmt14.files("train")

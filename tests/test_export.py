@@ -17,7 +17,7 @@ from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.subwords import Subwords
 from transformer_lessons.data.vocabulary import Vocabulary, pad
 from transformer_lessons.export import huggingface, save
-from transformer_lessons.export.weights import take_over
+from transformer_lessons.export.weights import import_weights
 from transformer_lessons.masks import padding_mask
 from transformer_lessons.model import Transformer
 from transformer_lessons.oracles.measure import perturb
@@ -167,7 +167,7 @@ def test_what_a_format_cannot_say_is_refused_and_nothing_is_left(tmp_path, monke
 @pytest.mark.parametrize("settings", [POST, PRE | OTHER])
 def test_weights_of_transformers_come_back(settings):
     ours, other = model_of(**settings), model_of(**settings)
-    take_over(other, huggingface.to_huggingface(ours))
+    import_weights(other, huggingface.to_huggingface(ours))
     assert all(map(torch.equal, ours.state_dict().values(), other.state_dict().values()))
 
 
@@ -175,7 +175,7 @@ def test_weights_of_transformers_come_back(settings):
 def test_weights_of_torch_come_in():
     theirs = perturb(nn.Transformer(10, 2, 2, 3, 23, 0.0, batch_first=True, norm_first=True)).eval()
     ours = model_of(**PRE)
-    take_over(ours, theirs)
+    import_weights(ours, theirs)
     x, y = ours.source_embedding(SRC), ours.target_embedding(SRC)
     later = theirs.generate_square_subsequent_mask(SRC.size(1))
     hidden = {"src_key_padding_mask": SRC == 0, "memory_key_padding_mask": SRC == 0}
@@ -197,7 +197,7 @@ def test_other_models_of_transformers_are_refused(change, complaint):
     theirs = huggingface.to_huggingface(ours)
     change(theirs)
     with pytest.raises(ValueError, match=complaint):
-        take_over(ours, theirs)
+        import_weights(ours, theirs)
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
@@ -216,4 +216,4 @@ def test_other_settings_of_torch_are_refused(ours, settings, complaint):
     same = {"d_model": 10, "nhead": 2, "num_encoder_layers": 2, "num_decoder_layers": 3, "norm_first": True}
     theirs = nn.Transformer(dim_feedforward=23, batch_first=True, **{**same, **settings})
     with pytest.raises(ValueError, match=complaint):
-        take_over(model_of(**ours), theirs)
+        import_weights(model_of(**ours), theirs)

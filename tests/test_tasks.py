@@ -199,7 +199,7 @@ def captions(folder, monkeypatch):
             write(folder / "wmt14" / f"{split}.{language}", lines)
             sums[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
     monkeypatch.setattr(multi30k, "SHA256", sums)
-    monkeypatch.setenv(multi30k.VARIABLE, str(folder))
+    monkeypatch.setenv(multi30k.DATA_VARIABLE, str(folder))
     return folder
 
 

@@ -23,7 +23,7 @@ from transformer_lessons.data.libraries import library
 from transformer_lessons.data.subwords import Subwords
 
 TextPair = tuple[str, str]
-VARIABLE = "TRANSFORMER_LESSONS_DATA"  # names a folder with local files, used instead of downloads
+DATA_VARIABLE = "TRANSFORMER_LESSONS_DATA"  # names a folder with local files, used instead of downloads
 CHUNK = 10_000  # pairs encoded at a time, on all cores
 
 
@@ -34,7 +34,7 @@ def in_chunks(items: Iterable, size: int) -> Iterator[list]:
         yield chunk
 
 
-def aligned(source: Path, target: Path) -> Iterator[TextPair]:
+def read_pairs(source: Path, target: Path) -> Iterator[TextPair]:
     """Pairs of lines of both files, plain or ``.gz``, stripped; a pair with an empty side is skipped.
 
     ValueError for bytes that are not UTF-8, a damaged gzip file, or files of different lengths.
@@ -77,14 +77,14 @@ class Corpus:
     @cached_property
     def held_out(self) -> list[TextPair]:
         """The pairs for testing if there are no test files."""
-        count = sum(1 for _ in aligned(self.source, self.target))
+        count = sum(1 for _ in read_pairs(self.source, self.target))
         every = max(20, math.ceil(count / 1_000))
-        return list(islice(aligned(self.source, self.target), 0, None, every))
+        return list(islice(read_pairs(self.source, self.target), 0, None, every))
 
     def training(self) -> Iterator[TextPair]:
         """The pairs for training."""
         left_out = set() if self.test else {source for source, _ in self.held_out}
-        return (pair for pair in aligned(self.source, self.target) if pair[0] not in left_out)
+        return (pair for pair in read_pairs(self.source, self.target) if pair[0] not in left_out)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -126,7 +126,7 @@ class Corpus:
 
     def _cached(self, name: str, make: Callable[[Path], None]) -> Path:
         """A cached file, made if missing. The operating system releases the lock of a killed process."""
-        path = cache() / "corpora" / digest(self.fingerprint) / name
+        path = cache_folder() / "corpora" / digest(self.fingerprint) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         with library("filelock", extra="text").FileLock(f"{path}.lock"):
             if not path.exists():
@@ -134,15 +134,15 @@ class Corpus:
         return path
 
 
-def named(*names: str) -> Path:
+def find_local(*names: str) -> Path:
     """The first of these files that exists in the user's own folder; FileNotFoundError if none does."""
-    folder = Path(os.environ[VARIABLE]).expanduser()
+    folder = Path(os.environ[DATA_VARIABLE]).expanduser()
     for path in (folder / name for name in names):
         if path.is_file():
             return path
-    raise FileNotFoundError(f"{VARIABLE}: expected a folder with {names[0]}, got {folder}")
+    raise FileNotFoundError(f"{DATA_VARIABLE}: expected a folder with {names[0]}, got {folder}")
 
 
-def cache() -> Path:
+def cache_folder() -> Path:
     """The user's cache folder, for files that can be recreated."""
     return Path(library("pooch", extra="text").os_cache("transformer-lessons"))

@@ -61,6 +61,6 @@ class EncodedPairs(Sequence[Pair]):
         """The numbers of source ids and target ids, one row per pair."""
         return np.diff(self.ends).reshape(-1, 2)[self.numbers]
 
-    def chosen(self, which: slice | np.ndarray) -> "EncodedPairs":
+    def select(self, which: slice | np.ndarray) -> "EncodedPairs":
         """Some of the pairs, chosen by a slice or a boolean mask. No ids are copied."""
         return EncodedPairs(self.ids, self.ends, self.numbers[which])

@@ -9,11 +9,11 @@ six files. Install the libraries with ``pip install "transformer-lessons[text]"`
 import os
 from pathlib import Path
 
-from transformer_lessons.data.corpus import VARIABLE, cache, named
+from transformer_lessons.data.corpus import DATA_VARIABLE, cache_folder, find_local
 from transformer_lessons.data.libraries import library
 
 # The authors' repository, and a CDN for public repositories in case the first is unreachable.
-HOMES = (
+BASE_URLS = (
     "https://github.com/multi30k/dataset/raw/master/data/task1/raw/",
     "https://cdn.jsdelivr.net/gh/multi30k/dataset@master/data/task1/raw/",
 )
@@ -38,9 +38,9 @@ def files(split: str) -> tuple[Path, Path]:
 
 def _find(name: str) -> Path:
     """The path of a file, in the folder that the user named, which is only read, or in the cache."""
-    if not os.environ.get(VARIABLE):
+    if not os.environ.get(DATA_VARIABLE):
         return _fetched(name)
-    path = named(name, f"multi30k/{name}")
+    path = find_local(name, f"multi30k/{name}")
     digest = library("pooch", extra="text").file_hash(path)
     if digest != SHA256[name]:
         raise ValueError(f"{path}: expected SHA-256 {SHA256[name]}, got {digest}")
@@ -50,13 +50,13 @@ def _find(name: str) -> Path:
 def _fetched(name: str) -> Path:
     """The path of a file from the first source that has the expected one; pooch tries each three times."""
     reasons = []
-    for home in HOMES:
+    for url in BASE_URLS:
         fetcher = library("pooch", extra="text").create(
-            path=cache() / "multi30k", base_url=home, registry={name: SHA256[name]}, retry_if_failed=2
+            path=cache_folder() / "multi30k", base_url=url, registry={name: SHA256[name]}, retry_if_failed=2
         )
         try:
             return Path(fetcher.fetch(name, progressbar=True))
         except (OSError, ValueError) as error:
             reasons.append(str(error))
-    way_out = f"Where there is no network, {VARIABLE} names a folder with the six files."
-    raise OSError(f"{name}: expected to fetch it, got {'; '.join(reasons)}. {way_out}")
+    hint = f"Where there is no network, {DATA_VARIABLE} names a folder with the six files."
+    raise OSError(f"{name}: expected to fetch it, got {'; '.join(reasons)}. {hint}")

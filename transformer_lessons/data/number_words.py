@@ -64,8 +64,8 @@ def german_tokens(n: int, one: str = "eins") -> list[str]:
     if n < 20:
         return [one if n == 1 else GERMAN_SMALL[n]]
     tens, units = divmod(n, 10)
-    turned_round = [*german_tokens(units, "ein"), "und"] if units else []
-    return [*turned_round, GERMAN_TENS[tens - 2]]
+    units_first = [*german_tokens(units, "ein"), "und"] if units else []
+    return [*units_first, GERMAN_TENS[tens - 2]]
 
 
 def german(n: int) -> str:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from transformer_lessons.data.corpus import VARIABLE, cache, named
+from transformer_lessons.data.corpus import DATA_VARIABLE, cache_folder, find_local
 from transformer_lessons.data.files import brief, replacing
 from transformer_lessons.data.libraries import library
 
-HOME, CONFIG = "wmt/wmt14", "de-en"
+DATASET, CONFIG = "wmt/wmt14", "de-en"
 REVISION = "b199e406369ec1b7634206d3ded5ba45de2fe696"
 PAIRS = {"train": 4_508_785, "validation": 3_000, "test": 3_003}
 
@@ -27,10 +27,10 @@ def files(split: str) -> tuple[Path, Path]:
 
     The first call for "train" writes 1.3 GB. OSError if that fails, or if the named folder lacks a file.
     """
-    if os.environ.get(VARIABLE):
+    if os.environ.get(DATA_VARIABLE):
         english, german = (f"wmt14/{split}.{language}" for language in ("en", "de"))
-        return named(f"{english}.gz", english), named(f"{german}.gz", german)
-    folder = cache() / "wmt14" / REVISION
+        return find_local(f"{english}.gz", english), find_local(f"{german}.gz", german)
+    folder = cache_folder() / "wmt14" / REVISION
     folder.mkdir(parents=True, exist_ok=True)
     paths = folder / f"{split}.en", folder / f"{split}.de"
     with library("filelock", extra="wmt14").FileLock(folder / f"{split}.lock"):
@@ -42,7 +42,7 @@ def files(split: str) -> tuple[Path, Path]:
 def _stream(split: str, english: Path, german: Path) -> None:
     datasets = library("datasets", extra="wmt14")
     try:
-        rows = datasets.load_dataset(HOME, CONFIG, split=split, revision=REVISION, streaming=True)
+        rows = datasets.load_dataset(DATASET, CONFIG, split=split, revision=REVISION, streaming=True)
         with (
             replacing(english) as sources,
             replacing(german) as targets,
@@ -54,5 +54,5 @@ def _stream(split: str, english: Path, german: Path) -> None:
                     file.write(row["translation"][language].replace("\n", " ") + "\n")
     except Exception as error:  # the layers below raise many kinds of error without a network
         got = f"{type(error).__name__}: {brief(error)}"
-        way_out = f"Where there is no network, {VARIABLE} names a folder with the folder wmt14."
-        raise OSError(f"{HOME}: expected to stream it, got {got}. {way_out}") from error
+        hint = f"Where there is no network, {DATA_VARIABLE} names a folder with the folder wmt14."
+        raise OSError(f"{DATASET}: expected to stream it, got {got}. {hint}") from error

@@ -1,7 +1,7 @@
 """Export of trained models to other programs (`lessons export`), and import of weights trained elsewhere.
 
 Weights are renamed, and reordered where a format requires it; the model then gives the same tokens.
-`save` writes a model; `weights.take_over` reads one.
+`save` writes a model; `weights.import_weights` reads one.
 """
 
 from pathlib import Path

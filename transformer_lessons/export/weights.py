@@ -15,7 +15,7 @@ WITHOUT_EFFECT = ("dropout", "max_position_embeddings", "bos_token_id", "forced_
 
 
 @torch.no_grad()
-def take_over(model: Transformer, theirs: nn.Module) -> None:
+def import_weights(model: Transformer, theirs: nn.Module) -> None:
     """Copy the weights of a `torch.nn.Transformer`, a MarianMTModel or a PegasusForConditionalGeneration.
 
     `torch.nn.Transformer` has no embeddings and no output projection: ours keeps its own. A pitfall: by
@@ -41,7 +41,7 @@ def take_over(model: Transformer, theirs: nn.Module) -> None:
                 expect(name, value, getattr(theirs.config, name, value))
         expect("final_logits_bias", 0.0, others["final_logits_bias"].abs().max().item())
         others = {name: x for name, x in others.items() if not name.endswith(NOT_WEIGHTS)}
-    model.load_state_dict(undone(translate, state, others), strict=False)
+    model.load_state_dict(invert(translate, state, others), strict=False)
 
 
 def expect(name: str, ours: object, theirs: object) -> None:
@@ -50,7 +50,7 @@ def expect(name: str, ours: object, theirs: object) -> None:
         raise ValueError(f"{name}: expected {ours}, as ours has it, got {theirs}")
 
 
-def undone(translate: Callable[[dict], dict], ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> dict:
+def invert(translate: Callable[[dict], dict], ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> dict:
     """The state dict that `translate`, which may only rename, permute and concatenate, turns into `theirs`.
 
     To find where each number goes, all numbers of ours are replaced by their indices and translated.
@@ -60,8 +60,8 @@ def undone(translate: Callable[[dict], dict], ours: dict[str, Tensor], theirs: d
     where = translate({name: place.view_as(x) for (name, x), place in zip(ours.items(), places, strict=True)})
     expected, got = ({(name, tuple(x.shape)) for name, x in one.items()} for one in (where, theirs))
     if expected != got:
-        missing, odd = sorted(expected - got), sorted(got - expected)
-        raise ValueError(f"weights: expected {missing[:3]}, got {odd[:3]}")
+        missing, unexpected = sorted(expected - got), sorted(got - expected)
+        raise ValueError(f"weights: expected {missing[:3]}, got {unexpected[:3]}")
     numbers = torch.empty(sum(sizes), dtype=next(iter(theirs.values())).dtype)
     for name, place in where.items():
         numbers[place] = theirs[name]

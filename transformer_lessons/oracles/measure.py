@@ -83,9 +83,9 @@ def compare(
     if modules is not None:
         # A tied parameter is listed under all its names.
         own = mine.named_parameters(remove_duplicate=False)
-        learned = translate({name: gradient(parameter) for name, parameter in own})
-        wanted = {name: gradient(p) for name, p in other.named_parameters() if p.requires_grad}
-        gradients += [distance(learned[name], expected) for name, expected in wanted.items()]
+        our_gradients = translate({name: gradient(parameter) for name, parameter in own})
+        their_gradients = {name: gradient(p) for name, p in other.named_parameters() if p.requires_grad}
+        gradients += [distance(our_gradients[name], expected) for name, expected in their_gradients.items()]
     return Deviation(value, max(gradients))
 
 

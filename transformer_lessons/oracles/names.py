@@ -107,7 +107,7 @@ def layer_to_torch(state: dict) -> dict:
     return new
 
 
-def halves(x: Tensor, d_k: int) -> Tensor:
+def reorder(x: Tensor, d_k: int) -> Tensor:
     """Every head's rows reordered: `variants.rotate` turns entries (2i, 2i + 1), Llama (i, i + d_k / 2)."""
     return x.unflatten(0, (-1, d_k // 2, 2)).transpose(1, 2).flatten(0, 2)
 
@@ -117,4 +117,4 @@ def layer_to_llama(state: dict, d_k: int) -> dict:
     turned = ("W_q.", "W_k.", "norm_q.", "norm_k.")
     is_turned = {name: name.partition("self_attention.")[2].startswith(turned) for name in state}
     state = {"model.norm.weight" if name == "norm.weight" else name: x for name, x in state.items()}
-    return renamed({name: halves(x, d_k) if is_turned.get(name) else x for name, x in state.items()}, LLAMA)
+    return renamed({name: reorder(x, d_k) if is_turned.get(name) else x for name, x in state.items()}, LLAMA)

@@ -31,14 +31,14 @@ from transformer_lessons.schedule import warmup_inverse_sqrt
 BATCH, HEADS, QUERIES, KEYS, D_K, D_V, D_FF, VOCAB = 2, 3, 7, 11, 5, 13, 23, 19
 D_MODEL = HEADS * D_K
 IDS = (torch.arange(KEYS) < torch.tensor([[11], [7]])).long()  # 1 for a token, 0 for padding
-SOURCE, EARLIER = padding_mask(IDS, 0), causal_mask(QUERIES)
+SOURCE, CAUSAL = padding_mask(IDS, 0), causal_mask(QUERIES)
 ANGLES = torch.arange(KEYS)[:, None] * 10_000.0 ** (-torch.arange(0, 14, 2).double() / 14)  # for d_k = 14
 SIZES = {"d_model": D_MODEL, "num_heads": HEADS, "d_ff": D_FF, "dropout": 0.0, "max_length": 13}
 STACKS = {"num_encoder_layers": 2, "num_decoder_layers": 3}
-SIZES_OF_TODAY = SIZES | {"d_model": 84, "num_heads": 6, "norm_first": True}
+MODERN_SIZES = SIZES | {"d_model": 84, "num_heads": 6, "norm_first": True}
 # For modern models. Their own softmax computes in float32 whatever the dtype, so PyTorch's kernel is used.
-TODAY = {"hidden_size": 84, "num_attention_heads": 6, "num_key_value_heads": 2, "intermediate_size": D_FF}
-TODAY |= {"attention_bias": True, "attn_implementation": "sdpa"}
+MODERN = {"hidden_size": 84, "num_attention_heads": 6, "num_key_value_heads": 2, "intermediate_size": D_FF}
+MODERN |= {"attention_bias": True, "attn_implementation": "sdpa"}
 
 
 def vectors(length: int = KEYS, width: int = D_MODEL) -> Tensor:
@@ -58,7 +58,7 @@ def some_mask() -> Tensor:
     return mask
 
 
-def as_numbers(mask: Tensor) -> Tensor:
+def to_additive(mask: Tensor) -> Tensor:
     """The mask as an additive one, in the dtype of all computations."""
     return additive(mask, torch.get_default_dtype())
 
@@ -76,7 +76,7 @@ def attention(attend: Callable, mask: str) -> tuple:
     theirs = F.scaled_dot_product_attention
     if mask == "causal":
         return partial(attend, is_causal=True), partial(theirs, is_causal=True), qkv(KEYS)
-    given = {"none": lambda: None, "boolean": some_mask, "additive": lambda: as_numbers(some_mask())}[mask]()
+    given = {"none": lambda: None, "boolean": some_mask, "additive": lambda: to_additive(some_mask())}[mask]()
     read = None if given is None else boolean(given)
     return (lambda *x: attend(*x, read)), (lambda *x: theirs(*x, given)), qkv()
 
@@ -131,7 +131,7 @@ def multi_head(inputs: str) -> tuple:
         return ours, output_of(theirs), [vectors(QUERIES), vectors(), vectors()], *rest
     visible = SOURCE & causal_mask(KEYS)
     each_head = visible.expand(-1, HEADS, -1, -1).flatten(0, 1)
-    hidden = as_numbers(each_head) if inputs == "additive mask" else ~each_head
+    hidden = to_additive(each_head) if inputs == "additive mask" else ~each_head
     return partial(ours, mask=visible), lambda x: theirs(x, x, x, attn_mask=hidden)[0], [vectors()], *rest
 
 
@@ -222,7 +222,7 @@ def torch_layer(decoder: bool, **options) -> tuple:
     rest = (ours, theirs), names.layer_to_torch
     if not decoder:
         return partial(ours, mask=SOURCE), partial(theirs, src_key_padding_mask=IDS == 0), [vectors()], *rest
-    hidden = {"tgt_mask": ~EARLIER[0, 0], "memory_key_padding_mask": IDS == 0}
+    hidden = {"tgt_mask": ~CAUSAL[0, 0], "memory_key_padding_mask": IDS == 0}
     return partial(ours, src_mask=SOURCE), partial(theirs, **hidden), [vectors(QUERIES), vectors()], *rest
 
 
@@ -235,7 +235,7 @@ def in_one_dtype(theirs: nn.Module) -> nn.Module:
     return theirs
 
 
-def turns() -> tuple[Tensor, Tensor]:
+def rotary_tables() -> tuple[Tensor, Tensor]:
     """The cosines and sines of all angles in the default dtype; libraries compute them in float32."""
     twice = torch.cat([ANGLES, ANGLES], dim=-1)[None].to(torch.get_default_dtype())
     return twice.cos(), twice.sin()
@@ -246,10 +246,10 @@ def llama_layer() -> tuple:
     from transformers import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
-    ours = variants.modern(EncoderLayer(TransformerConfig(17, VOCAB, **SIZES_OF_TODAY)), 2)
-    theirs = in_one_dtype(LlamaDecoderLayer(LlamaConfig(**TODAY), layer_idx=0))
+    ours = variants.modern(EncoderLayer(TransformerConfig(17, VOCAB, **MODERN_SIZES)), 2)
+    theirs = in_one_dtype(LlamaDecoderLayer(LlamaConfig(**MODERN), layer_idx=0))
     seen = causal_mask(KEYS)
-    call = partial(theirs, attention_mask=as_numbers(seen), position_embeddings=turns())
+    call = partial(theirs, attention_mask=to_additive(seen), position_embeddings=rotary_tables())
     rest = (ours, theirs), partial(names.layer_to_llama, d_k=14)
     return partial(ours, mask=seen), call, [vectors(width=84)], *rest
 
@@ -262,10 +262,10 @@ def qwen() -> tuple:
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     sizes = {"num_hidden_layers": 2, "head_dim": 14, "vocab_size": VOCAB, "tie_word_embeddings": True}
-    theirs = in_one_dtype(Qwen3ForCausalLM(Qwen3Config(**TODAY, **sizes)))
-    cosines_and_sines = turns()
+    theirs = in_one_dtype(Qwen3ForCausalLM(Qwen3Config(**MODERN, **sizes)))
+    cosines_and_sines = rotary_tables()
     theirs.model.rotary_emb.forward = lambda *_: cosines_and_sines
-    config = TransformerConfig(VOCAB, VOCAB, **SIZES_OF_TODAY, num_decoder_layers=2)
+    config = TransformerConfig(VOCAB, VOCAB, **MODERN_SIZES, num_decoder_layers=2)
     ours, ids = variants.LanguageModel(config, num_key_value_heads=2), sentences(VOCAB, KEYS, KEYS)
     call = lambda: theirs(inputs_embeds=84**0.5 * theirs.model.embed_tokens(ids), use_cache=False).logits
     return lambda: ours(ids), call, [], (ours, theirs), partial(names.layer_to_llama, d_k=14)

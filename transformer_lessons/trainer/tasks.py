@@ -11,7 +11,7 @@ import numpy as np
 from transformer_lessons.config import expect
 from transformer_lessons.data import multi30k, number_words, wmt14
 from transformer_lessons.data.batches import Batches, TokenBatches
-from transformer_lessons.data.corpus import Corpus, aligned
+from transformer_lessons.data.corpus import Corpus, read_pairs
 from transformer_lessons.data.encoded import EncodedPairs
 from transformer_lessons.data.files import read_json
 from transformer_lessons.data.libraries import library
@@ -150,7 +150,7 @@ class TextTask:
 
     def evaluation_pairs(self, files: Sequence[str | Path] | None) -> list[tuple[str, str]]:
         """The pairs of two files, or else the held-out ones; ValueError if there are none."""
-        pairs = list(aligned(*map(Path, files))) if files else self.corpus.held_out
+        pairs = list(read_pairs(*map(Path, files))) if files else self.corpus.held_out
         if not pairs:
             raise ValueError(f"{files[0] if files else self.source}: expected sentences, got none")
         return pairs
@@ -162,7 +162,7 @@ class TextTask:
 
     def pairs(self, source: Tokeniser, target: Tokeniser, config: TrainingConfig) -> EncodedPairs:
         """The training set, by default all of it."""
-        return self.corpus.encoded(source).chosen(slice(config.training_pairs))
+        return self.corpus.encoded(source).select(slice(config.training_pairs))
 
     def read(self, text: str) -> str:
         """The text without spaces around it; ValueError if nothing is left."""
@@ -265,7 +265,7 @@ def batches(pairs: EncodedPairs, max_length: int, config: TrainingConfig) -> Bat
     """The training set in batches, as the settings say; pairs that are too long are counted and left out."""
     fits = (pairs.sizes + np.array([0, 1]) <= max_length).all(1)  # a target gets one special token more
     report_too_long(int((~fits).sum()), len(pairs), max_length)
-    pairs = pairs.chosen(fits)
+    pairs = pairs.select(fits)
     if config.tokens is None:
         return Batches(pairs, config.batch_size, seed=config.seed)
     return TokenBatches(pairs, config.tokens, seed=config.seed)
