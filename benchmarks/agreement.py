@@ -38,7 +38,7 @@ PLAIN.Autograde.exporter_class = NotebookExporter
 PLAIN.Execute.timeout = 30
 
 
-def passing(assignment: str) -> nbformat.NotebookNode:
+def passing_submission(assignment: str) -> nbformat.NotebookNode:
     """A submission with the code answers of the master notebook."""
     master = release.HERE / "source" / assignment / f"{assignment}.ipynb"
     solved, notebook = (nbformat.read(path, as_version=4) for path in (master, release.released(master)))
@@ -89,7 +89,7 @@ class Course:
             return {grade.name: grade.auto_score for grade in found}, spent
 
 
-def boxed(gradebook: str, assignment: str, notebook: nbformat.NotebookNode) -> tuple[dict, float]:
+def grade_in_sandbox(gradebook: str, assignment: str, notebook: nbformat.NotebookNode) -> tuple[dict, float]:
     """The points by test, and the CPU seconds without starting the process that forks the others."""
     forking = worker(threading.get_ident())
     forking._start()
@@ -104,7 +104,7 @@ def graded_twice(submissions: Iterable[tuple], folder: Path) -> Iterator[dict]:
     course = Course(folder)
     for number, one in enumerate(tqdm(submissions, unit="submission", disable=None)):
         theirs, their_seconds = course.grade(f"student-{number}", *one)
-        ours, our_seconds = boxed(course.gradebook, *one)
+        ours, our_seconds = grade_in_sandbox(course.gradebook, *one)
         by_test = {test: (ours.get(test), theirs.get(test)) for test in sorted(ours.keys() | theirs.keys())}
         yield {
             "submission": number,
@@ -114,7 +114,7 @@ def graded_twice(submissions: Iterable[tuple], folder: Path) -> Iterator[dict]:
         }
 
 
-def spent(found: list[dict]) -> dict:
+def average_cpu_seconds(found: list[dict]) -> dict:
     """The average CPU seconds, and their ratio."""
     took = {name: sum(one["cpu_seconds"][name] for one in found) for name in ("autograder", "nbgrader")}
     return {
@@ -128,13 +128,13 @@ def main() -> None:
     program("agreement", __doc__).parse_args()
     with tempfile.TemporaryDirectory() as name:
         found = list(graded_twice(submissions(ALL), Path(name) / "mixed"))
-        right = list(graded_twice([(PASSING, passing(PASSING))] * TIMES, Path(name) / "passing"))
+        right = list(graded_twice([(PASSING, passing_submission(PASSING))] * TIMES, Path(name) / "passing"))
     result = {
         "submissions": len(found),
         "tests": sum(one["tests"] for one in found),
         "different": {str(one["submission"]): one["different"] for one in found if one["different"]},
-        **spent(found),
-        "passing": {"assignment": PASSING, "times": TIMES, **spent(right)},
+        **average_cpu_seconds(found),
+        "passing": {"assignment": PASSING, "times": TIMES, **average_cpu_seconds(right)},
     }
     print(json.dumps(result, indent=1))
     write("agreement", **result)

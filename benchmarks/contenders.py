@@ -46,8 +46,8 @@ class PyTorch(nn.Transformer):
     def forward(self, src: Tensor, tgt_in: Tensor) -> Tensor:
         """The logits, as from `Transformer`."""
         hidden = src == 0
-        later = self.generate_square_subsequent_mask(tgt_in.size(1), device=src.device)
-        masks = {"tgt_mask": later, "src_key_padding_mask": hidden, "memory_key_padding_mask": hidden}
+        causal_mask = self.generate_square_subsequent_mask(tgt_in.size(1), device=src.device)
+        masks = {"tgt_mask": causal_mask, "src_key_padding_mask": hidden, "memory_key_padding_mask": hidden}
         y = super().forward(self.embedding(src), self.embedding(tgt_in), **masks, tgt_is_causal=True)
         return y @ self.embedding.token.weight.T
 
@@ -177,7 +177,7 @@ def real_tokens(batch: Batch) -> int:
     return int((batch.src != 0).sum() + (batch.tgt_out != 0).sum())
 
 
-class Same(Batches):
+class OneBatch(Batches):
     """The same full batch at every step, without padding."""
 
     def __init__(self, rows: int, length: int, vocabulary: int):
@@ -203,8 +203,8 @@ def by_ctranslate2(model: Transformer, kind: str = "float32") -> Callable[..., l
     with TemporaryDirectory() as directory:
         words = [Vocabulary(map(str, range(3, size))) for size in sizes]
         export.ctranslate2.save(Path(directory), model, *words)
-        how = {"compute_type": kind, "intra_threads": torch.get_num_threads()}
-        process.submit(_load, directory, how).result()
+        options = {"compute_type": kind, "intra_threads": torch.get_num_threads()}
+        process.submit(_load, directory, options).result()
 
     def translate(src: list[list[int]], **options: int) -> list[list[int]]:
         tokens = [[str(x) for x in row] for row in src]
@@ -214,11 +214,11 @@ def by_ctranslate2(model: Transformer, kind: str = "float32") -> Callable[..., l
     return translate
 
 
-def _load(directory: str, how: dict) -> None:
+def _load(directory: str, options: dict) -> None:
     """Load the engine, in its own process."""
     from ctranslate2 import Translator
 
-    _load.engine = Translator(directory, **how)
+    _load.engine = Translator(directory, **options)
 
 
 def _translated(tokens: list[list[str]], options: dict) -> list[list[str]]:

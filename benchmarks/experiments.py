@@ -51,12 +51,12 @@ def chapter(name: str) -> dict:
     return defined
 
 
-def each(work: Callable, runs: Iterable[tuple]) -> dict:
+def run_all(work: Callable, runs: Iterable[tuple]) -> dict:
     """Results of work(*run), in two processes of one thread: by run without its seed, a list over seeds."""
     found = {}
     with ProcessPoolExecutor(2, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
-        waiting = {run: pool.submit(work, *run) for run in runs}
-        for (*what, _), result in tqdm(waiting.items()):
+        futures = {run: pool.submit(work, *run) for run in runs}
+        for (*what, _), result in tqdm(futures.items()):
             found.setdefault(tuple(what) if what[1:] else what[0], []).append(result.result())
     return found
 
@@ -69,7 +69,7 @@ def mean(losses: list[float]) -> float:
 def embedding_starts() -> dict:
     """Chapter 2: five kinds of start, three seeds each; three minutes."""
     kinds = chapter("02_tokens_and_embeddings")["KINDS"]
-    return {"losses": each(embedding_start, product(kinds, range(3)))}
+    return {"losses": run_all(embedding_start, product(kinds, range(3)))}
 
 
 def embedding_start(kind: str, seed: int) -> list[float]:
@@ -81,7 +81,7 @@ def embedding_start(kind: str, seed: int) -> list[float]:
 def norm_orders() -> dict:
     """Chapter 10: post-norm and pre-norm at seven learning rates, two tasks, ten seeds; a quarter of an hour."""
     tasks, kinds, rates = (list(chapter("10_residuals")[name]) for name in ("TASKS", "KINDS", "RATES"))
-    found = each(final_loss, product(tasks, kinds, rates, range(10)))
+    found = run_all(final_loss, product(tasks, kinds, rates, range(10)))
     losses = {task: {kind: [found[task, kind, rate] for rate in rates] for kind in kinds} for task in tasks}
     return {"rates": rates, "losses": losses}
 
@@ -94,7 +94,7 @@ def final_loss(task: str, kind: str, rate: float, seed: int) -> float:
 
 def softmax_twice() -> dict:
     """Chapter 12: softmax twice, at two learning rates, eight seeds; two minutes."""
-    return {"right": each(next_words, product((0.001, 0.005), range(8)))}
+    return {"right": run_all(next_words, product((0.001, 0.005), range(8)))}
 
 
 def next_words(rate: float, seed: int) -> list[float]:
@@ -108,7 +108,7 @@ def next_words(rate: float, seed: int) -> list[float]:
 
 def training_runs() -> dict:
     """Chapter 13: warm-up, smoothing and overfitting, eleven kinds of run, three seeds each; ten minutes."""
-    return {"runs": each(training_run, product(chapter("13_training")["EXPERIMENTS"], range(3)))}
+    return {"runs": run_all(training_run, product(chapter("13_training")["EXPERIMENTS"], range(3)))}
 
 
 def training_run(kind: str, seed: int) -> dict:
@@ -142,7 +142,7 @@ def trained(seed: int) -> dict:
 
 def hybrids() -> dict:
     """Chapter 18: four layers with tables, with attention, or three to one, three seeds each; ten minutes."""
-    found = each(recalled, product(chapter("18_linear_attention")["KINDS"], range(3)))
+    found = run_all(recalled, product(chapter("18_linear_attention")["KINDS"], range(3)))
     return {"shares": {kind: {n: values(ones, n) for n in PAIRS} for kind, ones in found.items()}}
 
 
@@ -160,7 +160,7 @@ def successors() -> dict:
     """
     book = chapter("20_what_came_after")
     runs = [(name, None, seed) for name in book["CHANGES"] for seed in range(6 if name == BASE else 3)]
-    found = each(successor, [*runs, *product(book["AT_RATES"], book["RATES"], range(3))])
+    found = run_all(successor, [*runs, *product(book["AT_RATES"], book["RATES"], range(3))])
     changes = {name: ones for (name, rate), ones in found.items() if rate is None}
     return {
         "changes": {
@@ -186,20 +186,20 @@ def successor(name: str, rate: float | None, seed: int) -> dict:
     book = chapter("20_what_came_after")
     length, losses = book["LENGTH"], book["losses_by_position"]
     model = book["train"](seed=seed, rate=rate or book["RATE"], **book["CHANGES"][name])
-    found = {"loss": finite(losses(model, length))}
+    found = {"loss": finite_mean(losses(model, length))}
     if rate is not None:
         return found
-    found["long"] = finite(losses(model, 4 * length)[-length:])
+    found["long"] = finite_mean(losses(model, 4 * length)[-length:])
     if "experts" in name:
         found["loads"] = [[round(share, 4) for share in shares.tolist()] for shares in book["shares"](model)]
     if name == BASE and seed < 3:
         stretched = {rule: losses(book["stretched"](model, rule), 4 * length) for rule in book["RULES"]}
-        found["stretched"] = {rule: list(map(finite, x.split(32))) for rule, x in stretched.items()}
+        found["stretched"] = {rule: list(map(finite_mean, x.split(32))) for rule, x in stretched.items()}
         found["sparse"] = book["sparse"](model)
     return found
 
 
-def finite(losses: torch.Tensor) -> float | None:
+def finite_mean(losses: torch.Tensor) -> float | None:
     """The mean loss; None if the run has diverged, which JSON cannot write."""
     loss = losses.mean().item()
     return round(loss, 4) if math.isfinite(loss) else None

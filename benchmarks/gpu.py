@@ -21,9 +21,9 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.benchmark import Timer
 
 from benchmarks import multi30k
-from benchmarks.contenders import Same
+from benchmarks.contenders import OneBatch
 from benchmarks.measuring import Parts, measure
-from benchmarks.peers import on_full_batches, translating
+from benchmarks.peers import measure_decoding, on_full_batches
 from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.fast.graphs import capture_graph
@@ -105,7 +105,7 @@ def roofline(device: torch.device, rows: int, d: int = 512, d_ff: int = 2048) ->
 # --- A step of training
 
 
-def step_of(trainer: Trainer) -> dict:
+def measure_step(trainer: Trainer) -> dict:
     """The time of a step, its number of kernels, the time of each kind of kernel, and the peak memory."""
     prepared, device = trainer.prepare(0), trainer.device
     step = partial(trainer.train_step, prepared)
@@ -117,10 +117,10 @@ def step_of(trainer: Trainer) -> dict:
     if device.type == "cpu":
         return found
     peak = torch.cuda.max_memory_allocated()
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as watched:
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
         step()
         torch.cuda.synchronize()
-    kernels = [event for event in watched.events() if event.device_type == DeviceType.CUDA]
+    kernels = [event for event in profiler.events() if event.device_type == DeviceType.CUDA]
     kernels = [event for event in kernels if not event.is_user_annotation]
     spent = dict.fromkeys((*KINDS, "the rest"), 0.0)
     for kernel in kernels:
@@ -131,8 +131,8 @@ def step_of(trainer: Trainer) -> dict:
     return found | {"kernels": len(kernels), "kernel_seconds": spent, "peak_bytes": peak}
 
 
-def trained_by(
-    device: torch.device, config: TransformerConfig, batches: Same, *, tf32=False, anew=False, **settings
+def measure_training(
+    device: torch.device, config: TransformerConfig, batches: OneBatch, *, tf32=False, anew=False, **settings
 ) -> dict:
     """Measurements of a new model's step with these training settings; `anew`: not replayed."""
     gc.collect()  # the previous model still holds memory
@@ -142,7 +142,7 @@ def trained_by(
     trainer = Trainer(Transformer(config), batches, how, device=device)
     if anew:
         trainer.add_gradients = trainer._add_gradients
-    return step_of(trainer)
+    return measure_step(trainer)
 
 
 def base_and_big(device: torch.device, configs: dict[str, TransformerConfig], rows: int, length: int) -> dict:
@@ -159,8 +159,8 @@ def base_and_big(device: torch.device, configs: dict[str, TransformerConfig], ro
     }
     found = {}
     for name, way in [*(("base", way) for way in ways), ("big", fastest)]:
-        batches = Same(rows, length, configs[name].target_vocab_size)
-        found[f"{name}: {way}"] = trained_by(device, configs[name], batches, **ways[way])
+        batches = OneBatch(rows, length, configs[name].target_vocab_size)
+        found[f"{name}: {way}"] = measure_training(device, configs[name], batches, **ways[way])
     return {"sentences": rows, "length": length, "steps": found}
 
 
@@ -168,9 +168,9 @@ def number_words(device: torch.device) -> dict:
     """Steps on 64 pairs of number words: hardly any arithmetic, but as many kernels as in a large model."""
     task = TASKS["number-words"]
     size = len(task.tokenisers()[1])
-    config, batches = TransformerConfig(size, size, **task.sizes), Same(64, 12, size)
+    config, batches = TransformerConfig(size, size, **task.sizes), OneBatch(64, 12, size)
     ways = {"launched anew": {"anew": True}, "replayed": {}, "replayed, compiled": {"compile": True}}
-    return {way: trained_by(device, config, batches, **settings) for way, settings in ways.items()}
+    return {way: measure_training(device, config, batches, **settings) for way, settings in ways.items()}
 
 
 # --- Attention at length
@@ -220,7 +220,7 @@ def parts(device: torch.device, rounds: int, tiny: TransformerConfig | None = No
     """The measurements, in order; the first five can also run with a tiny model at small sizes."""
     base, big = tiny or TransformerConfig.base(), tiny or TransformerConfig.big()
     rows = 50 if tiny else 25_000
-    decode = partial(translating, BASE, rounds=rounds, device=device.type)
+    decode = partial(measure_decoding, BASE, rounds=rounds, device=device.type)
     return {
         "ceilings": partial(ceilings, device, 128 if tiny else 8192),
         "roofline": partial(roofline, device, rows),

@@ -18,24 +18,24 @@ from transformer_lessons.data.files import replacing
 from transformer_lessons.variants.language_model import speculate
 
 PRETRAINED = RECORDS.parent / "pretrained" / "this_book"
-STEPS, EVERY, SAYS_AT, PROMPT = {"model": 800, "draft": 500}, 50, (50, 200, 400, 800), "A softmax"
+STEPS, EVERY, SAMPLE_STEPS, PROMPT = {"model": 800, "draft": 500}, 50, (50, 200, 400, 800), "A softmax"
 
 
 def trained(name: str, book: dict) -> tuple[torch.nn.Module, dict]:
     """One of the two models, trained, and its record: losses on both parts of the text, and samples."""
     torch.manual_seed(0)
     model = book["new_model"](**book["SIZES"][name])
-    losses, held_out, says = [], {}, {}
+    losses, held_out, samples = [], {}, {}
     steps = book["train_on"](book["training"], model, STEPS[name])
     for step, loss in enumerate(tqdm(steps, name, total=STEPS[name]), start=1):
         losses.append(round(loss, 3))
         if step % EVERY == 0:
             held_out[step] = round(book["loss_on"](book["held_out"], model), 3)
-        if step in SAYS_AT and name == "model":
+        if step in SAMPLE_STEPS and name == "model":
             with torch.random.fork_rng():  # else the first steps' batches would come again
                 torch.manual_seed(0)
-                says[step] = book["said"](model, PROMPT, 60)
-    return model, {"losses": losses, "held_out": held_out, "says": says}
+                samples[step] = book["said"](model, PROMPT, 60)
+    return model, {"losses": losses, "held_out": held_out, "says": samples}
 
 
 def main() -> None:

@@ -45,11 +45,11 @@ def interleave(contenders: dict[str, Callable[[], int]], rounds: int, steps: int
 def compared(speeds: Speeds) -> dict:
     """The median speeds, and how many times as fast ours is: the median of the rounds' ratios."""
     medians = {name: round(statistics.median(found)) for name, found in speeds.items()}
-    ratios = {name: share(speeds[OURS], 1.0, found) for name, found in speeds.items() if name != OURS}
+    ratios = {name: median_share(speeds[OURS], 1.0, found) for name, found in speeds.items() if name != OURS}
     return {"tokens_per_second": medians, "ours_is_faster": ratios}
 
 
-def share(speeds: list[float], flops: float, rates: list[float]) -> float:
+def median_share(speeds: list[float], flops: float, rates: list[float]) -> float:
     """The median share of the rounds' rates that is reached, at `flops` operations per token."""
     reached = [flops * speed / rate for speed, rate in zip(speeds, rates, strict=True)]
     return round(statistics.median(reached), 3)

@@ -50,7 +50,7 @@ def padding(data: Batches | TokenBatches) -> float:
     return round(1 - sum(map(real_tokens, epoch)) / positions, 4)
 
 
-def about(data: TokenBatches, vocabulary: int) -> dict:
+def describe_data(data: TokenBatches, vocabulary: int) -> dict:
     """Facts about the training data."""
     return {
         "pairs": len(data.pairs),
@@ -78,7 +78,7 @@ def main() -> None:
     else:
         data = batches(task.pairs(*tokenisers, config), sizes["max_length"], config)
         found = {
-            "data": about(data, len(tokenisers[0])),
+            "data": describe_data(data, len(tokenisers[0])),
             "run": measure(task, tokenisers, sizes, config, device),
         }
         write("multi30k", settings=settings, **found, made_with={"threads": torch.get_num_threads()})

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from benchmarks.contenders import (
     PEERS,
     Marian,
-    Same,
+    OneBatch,
     by_ctranslate2,
     by_mkl,
     decoding_products,
@@ -31,7 +31,7 @@ from benchmarks.contenders import (
     real_tokens,
     without_cache,
 )
-from benchmarks.measuring import OURS, Parts, compared, interleave, matrices, measure, share
+from benchmarks.measuring import OURS, Parts, compared, interleave, matrices, measure, median_share
 from transformer_lessons import decoding
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import number_words
@@ -73,7 +73,7 @@ def on_full_batches(config: TransformerConfig, rows: int, length: int, rounds: i
     Shares are those of a whole step and, on a CPU, of its products alone, which is the limit. On a GPU, eager
     Marian is left out, since the others are compiled.
     """
-    batches, is_cpu = Same(rows, length, config.target_vocab_size), device == "cpu"
+    batches, is_cpu = OneBatch(rows, length, config.target_vocab_size), device == "cpu"
     peers = {name: make for name, make in PEERS.items() if is_cpu or "eager" not in name}
     steps = {OURS: our_steps(batches, config, device=device)}
     steps |= {name: peer_steps(make(config), batches, device=device) for name, make in peers.items()}
@@ -85,12 +85,12 @@ def on_full_batches(config: TransformerConfig, rows: int, length: int, rounds: i
     rates, tokens = speeds.pop("matrices"), real_tokens(batches.batch)
     # A causal kernel skips half of the scores but is credited with all of them, as is usual.
     flops = training_operations(config, BatchShape(rows, length, length)) / tokens
-    shares = {"step": share(speeds[OURS], flops, rates)}
-    shares |= {"products_alone": share(speeds.pop("products"), flops, rates)} if is_cpu else {}
+    shares = {"step": median_share(speeds[OURS], flops, rates)}
+    shares |= {"products_alone": median_share(speeds.pop("products"), flops, rates)} if is_cpu else {}
     return {**compared(speeds), "share_of_matmul_rate": shares}
 
 
-def translating(config: TransformerConfig, rows: int, length: int, rounds: int, device: str) -> dict:
+def measure_decoding(config: TransformerConfig, rows: int, length: int, rounds: int, device: str) -> dict:
     """Greedy decoding of `rows` sentences of `length` tokens; the end mark is never the likeliest.
 
     On a GPU, weights are in bfloat16, and CTranslate2 is left out, as its wheel is for CPUs here.
@@ -102,10 +102,10 @@ def translating(config: TransformerConfig, rows: int, length: int, rounds: int, 
     own, other = (model.to(device, dtype).eval() for model in models)
     own.output.weight.data[own.config.eos_id] = 0.0
 
-    def all_of_them(translate: Callable[[], Tensor | list[list[int]]]) -> int:
-        said = torch.as_tensor(translate())
-        assert said.shape == (rows, length), said.shape
-        return said.numel()
+    def translate_all(translate: Callable[[], Tensor | list[list[int]]]) -> int:
+        tokens = torch.as_tensor(translate())
+        assert tokens.shape == (rows, length), tokens.shape
+        return tokens.numel()
 
     by_engine = {"src": src.tolist(), "beam_size": 1, "max_decoding_length": length}
     ways = {
@@ -119,7 +119,7 @@ def translating(config: TransformerConfig, rows: int, length: int, rounds: int, 
         ways["ours, int8"] = partial(greedy, quantize(deepcopy(own)), src, max_length=length)
         ways[ENGINE] = partial(by_ctranslate2(own), **by_engine)
         ways[f"{ENGINE}, int8"] = partial(by_ctranslate2(own, "int8"), **by_engine)
-    contenders = {name: partial(all_of_them, translate) for name, translate in ways.items()}
+    contenders = {name: partial(translate_all, translate) for name, translate in ways.items()}
     if device == "cpu":
         contenders["its products alone"] = decoding_products(own, rows, length)
     return compared(interleave(contenders, rounds, 1))
@@ -146,7 +146,7 @@ def sentences(beam_size: int, rounds: int) -> dict:
     search = greedy if beam_size == 1 else partial(beam, beam_size=beam_size)
     penalty = {"length_penalty": 0.6} if beam_size > 1 else {}
 
-    def all_of_them(translate: Callable[[list[list[int]]], Tensor | list[list[int]]]) -> int:
+    def translate_all(translate: Callable[[list[list[int]]], Tensor | list[list[int]]]) -> int:
         assert sum(map(len, map(translate, batches))) == len(src)
         return len(src)
 
@@ -157,14 +157,14 @@ def sentences(beam_size: int, rounds: int) -> dict:
         ),
         ENGINE: partial(engine, beam_size=beam_size, length_penalty=0.6, patience=2),
     }
-    steps = {name: partial(all_of_them, translate) for name, translate in ways.items()}
+    steps = {name: partial(translate_all, translate) for name, translate in ways.items()}
     return compared(interleave(steps, rounds, 1))
 
 
 def parts(rounds: int) -> Parts:
     """The measurements, in order."""
     full = partial(on_full_batches, rounds=rounds, device="cpu")
-    decode = partial(translating, rounds=rounds, device="cpu")
+    decode = partial(measure_decoding, rounds=rounds, device="cpu")
     return {
         "training on captions": partial(on_captions, rounds),
         "training, 32 sentences of 32": partial(full, SMALL, 32, 32),

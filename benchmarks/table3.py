@@ -16,7 +16,7 @@ from itertools import product
 
 import torch
 
-from benchmarks.experiments import each
+from benchmarks.experiments import run_all
 from benchmarks.measuring import program, write
 from transformer_lessons.attention import MultiHeadAttention
 from transformer_lessons.data import number_words
@@ -166,6 +166,6 @@ def by_length(model: Transformer, count: int = 100) -> dict[str, float]:
 
 if __name__ == "__main__":
     program("table3", __doc__).parse_args()
-    found = each(run, product(range(len(ROWS)), range(SEEDS)))
+    found = run_all(run, product(range(len(ROWS)), range(SEEDS)))
     settings = {"training": asdict(CONFIG), "seeds": SEEDS, "numbers": NUMBERS}
     write("table3", settings=settings, runs=[entry for runs in found.values() for entry in runs])

@@ -43,7 +43,7 @@ def hand_in(folder: Path, notebooks: list[nbformat.NotebookNode]) -> Path:
     return folder
 
 
-def watched(process: psutil.Popen) -> tuple[str, int]:
+def output_and_peak_memory(process: psutil.Popen) -> tuple[str, int]:
     """The output of a process, and the peak memory of its process tree in MB, sampled twice a second."""
     most = 0
     while True:
@@ -55,13 +55,13 @@ def watched(process: psutil.Popen) -> tuple[str, int]:
                 most = max(most, sum(one.memory_info().rss >> 20 for one in tree))
 
 
-def timed(source: Path, course: Path, workers: int) -> dict:
+def grade_by_command(source: Path, course: Path, workers: int) -> dict:
     """Grade a folder by the command; return seconds, rate, and peak memory in MB."""
     command = [sys.executable, "-m", "exercises.autograder", "grade", str(source), "--course", str(course)]
     command += ["--workers", str(workers)]
     began, alone = time.perf_counter(), {**os.environ, "OMP_NUM_THREADS": "1"}
     process = psutil.Popen(command, cwd=HERE, env=alone, stdout=subprocess.PIPE, text=True)
-    output, memory = watched(process)
+    output, memory = output_and_peak_memory(process)
     seconds, graded = time.perf_counter() - began, re.search(r"^Graded: (\d+)\.$", output, re.MULTILINE)
     assert process.returncode == 0, output
     return {"workers": workers, **rate(int(graded[1]), seconds), "memory_mb": memory}
@@ -76,7 +76,7 @@ def rate(number: int, seconds: float) -> dict:
     }
 
 
-def plain(folder: Path, notebooks: list[nbformat.NotebookNode]) -> dict:
+def grade_by_nbgrader(folder: Path, notebooks: list[nbformat.NotebookNode]) -> dict:
     """Grade by plain nbgrader, after its kernel's files have been read once; return the speed."""
     course = Course(folder)
     course.grade("nobody", ASSIGNMENT, notebooks[0])
@@ -94,9 +94,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         for number, (size, workers) in enumerate(RUNS):
             source = hand_in(Path(name) / f"in-{number}", notebooks[:size])
-            runs.append(timed(source, Path(name) / f"course-{number}", workers))
+            runs.append(grade_by_command(source, Path(name) / f"course-{number}", workers))
             print(json.dumps(runs[-1]), flush=True)
-        theirs = plain(Path(name) / "plain", notebooks[:PLAIN_ONES])
+        theirs = grade_by_nbgrader(Path(name) / "plain", notebooks[:PLAIN_ONES])
     over = round(runs[0]["a_minute"] / theirs["a_minute"], 1)
     print(f"plain nbgrader: {json.dumps(theirs)}; over it: {over}")
     found = {"runs": runs, "plain_nbgrader": theirs, "over_plain_nbgrader": over}

@@ -38,15 +38,15 @@ class Browser:
         self.problems: list[str] = []
         self.requests: list[str] = []
         page.on("request", lambda request: self.requests.append(request.url))
-        page.on("requestfailed", self._miss)
+        page.on("requestfailed", self._on_request_failed)
         page.on("pageerror", lambda error: self.problems.append(str(error)))
-        page.on("console", self._listen)
+        page.on("console", self._on_console)
 
-    def _miss(self, request: Request) -> None:
+    def _on_request_failed(self, request: Request) -> None:
         if request.failure != "net::ERR_ABORTED":  # aborted by the page itself
             self.problems.append(f"{request.failure}: {request.url}")
 
-    def _listen(self, message: ConsoleMessage) -> None:
+    def _on_console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             self.problems.append(f"{message.text} {message.location['url']}")
 

@@ -32,15 +32,15 @@ def leave_parameters_alone(app, what, name, obj, options, lines):
         lines[number] = NAME.sub(lambda found: f"`{found[0]}`" if found[1] in own else found[0], line)
 
 
-WRITTEN = {"~torch.nn.modules.module.": "torch.nn.", "~torch.d": "torch.d", "<factory>": "..."}
+SHORT_NAMES = {"~torch.nn.modules.module.": "torch.nn.", "~torch.d": "torch.d", "<factory>": "..."}
 
 
 def write_types(app, what, name, obj, options, signature, returned):
     """Write ``torch.device`` and "...", not "device" and <factory>; drop signatures without ``__init__``."""
     if signature and signature.startswith("(*args") and what == "class":
         return "", None
-    for said, meant in WRITTEN.items():
-        signature, returned = (text and text.replace(said, meant) for text in (signature, returned))
+    for full, short in SHORT_NAMES.items():
+        signature, returned = (text and text.replace(full, short) for text in (signature, returned))
     return signature, returned
 
 

@@ -22,7 +22,7 @@ NESTED = {"media", "supports", "layer"}
 ICONS = re.compile(r"[\ue000-\uf8ff]|\\([ef][0-9a-f]{3})\b")  # characters for private use, or their numbers
 
 # Patterns in what Sphinx, the theme and its parts write, and their replacements.
-MENDS = {
+REPLACEMENTS = {
     # A list's entries are its items (docutils' own role for them is deprecated).
     r'role="doc-biblioentry"': 'role="listitem"',
     # An invisible name cannot be spoken by users of voice control (WCAG 2.5.3).
@@ -40,7 +40,7 @@ MENDS = {
 }
 
 
-def wait_for_less(app, pagename, templatename, context, doctree):
+def defer_scripts(app, pagename, templatename, context, doctree):
     """Defer a page's scripts until it is loaded; inline code that needs them becomes a module to wait too."""
     if app.builder.name != "html":
         return
@@ -70,11 +70,11 @@ def finish(app, error):
 
 def lighten(html: Path, sheets: list[str]) -> None:
     """Mend the pages of a built site, and make one style sheet of the rules that they can use."""
-    mended = {path: mend(path.read_text(encoding="utf-8")) for path in pages(html)}
-    for path, text in mended.items():
+    fixed = {path: fix_markup(path.read_text(encoding="utf-8")) for path in pages(html)}
+    for path, text in fixed.items():
         path.write_text(text, encoding="utf-8")
     scripts = [path for path in html.rglob("*.js") if path.name != "fontawesome.js"]  # all icons, as drawings
-    texts = [*mended.values(), *(path.read_text(encoding="utf-8") for path in scripts)]
+    texts = [*fixed.values(), *(path.read_text(encoding="utf-8") for path in scripts)]
     names = {word for text in texts for word in re.findall(r"[\w-]+", text)}
     style = "".join(used_rules((html / sheet).read_text(encoding="utf-8"), names) for sheet in sheets)
     # The bundle is where most sheets are; the theme's, which name their character set, are one folder below.
@@ -82,9 +82,9 @@ def lighten(html: Path, sheets: list[str]) -> None:
     (html / BUNDLE).write_text(style, encoding="utf-8")
 
 
-def mend(page: str) -> str:
+def fix_markup(page: str) -> str:
     """Change what makes a page harder to use with a screen reader, by voice, or by keyboard."""
-    for pattern, better in MENDS.items():
+    for pattern, better in REPLACEMENTS.items():
         page = re.sub(pattern, better, page, flags=re.DOTALL)
     return page
 

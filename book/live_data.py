@@ -64,25 +64,25 @@ def pages() -> dict[str, tuple[str, str]]:
 def sentence(n: int) -> dict:
     """Everything that the figure says and shows about one number."""
     one = one_page.run(n)
-    words, said = one["words"]
+    english, german = one["words"]
     right, looks, states = [*number_words.german_tokens(n), "EOS"], [], []
     for k, ((word, p), (second, q), *_) in enumerate(one["best"]):
         weight, place = max((w, j) for j, w in enumerate(one["cm"][k].tolist()))
-        looks.append(f"The row of “{said[k]}” looks most at “{words[place]}” ({number(weight)}).")
+        looks.append(f"The row of “{german[k]}” looks most at “{english[place]}” ({number(weight)}).")
         states.append(f"“{word}” gets {100 * p:.1f}%, “{second}” {100 * q:.1f}%.")
         if word != right[k]:
             states[-1] += (
                 f" It should be “{right[k]}”: of 1,000 test numbers, this is the one that goes wrong."
             )
         if word == "EOS":
-            states[-1] += f" EOS ends the sentence: {''.join(said[1:])}."
+            states[-1] += f" EOS ends the sentence: {''.join(german[1:])}."
     each = {"rows": one_page.row, "steps": one_page.step, "looks": one_page.look}
     layers = {}
     for name, draw in each.items():
         layers[name] = [drawn(draw, one, k, on=DECODER)[0] for k in range(one_page.STEPS)]
     layers["sentence"] = drawn(one_page.sentence, one)
     told = {"looks": looks, "states": states, "next": [best[0][0] for best in one["best"]]}
-    return {"n": n, "words": words, "said": said, "layers": layers} | told
+    return {"n": n, "words": english, "said": german, "layers": layers} | told
 
 
 def drawn(draw: Callable, *given: object, on: slice = slice(None)) -> list[str]:
@@ -92,19 +92,19 @@ def drawn(draw: Callable, *given: object, on: slice = slice(None)) -> list[str]:
     return [re.sub(RECTANGLE, r"M\1 \2H\3V\4H\1z", panel.svg()[1]) for panel in panels]
 
 
-def of_one_page() -> dict:
+def one_page_data() -> dict:
     """All data of chapter 0's figure."""
     runs = [sentence(n) for n in one_page.NUMBERS]
     return {"base": drawn(one_page.base), "parts": parts(), "chapters": pages(), "runs": runs}
 
 
-def of_heads() -> list[dict]:
+def heads_data() -> list[dict]:
     """All data of chapter 7's figure."""
     return [heads(n) for n in NUMBERS]
 
 
 # By the figure's name: the variable that its script reads, and the function that makes the data.
-DATA = {"one_page": ("onePage", of_one_page), "heads": ("headsData", of_heads)}
+DATA = {"one_page": ("onePage", one_page_data), "heads": ("headsData", heads_data)}
 
 
 def script(name: str) -> str:

@@ -15,7 +15,7 @@ from transformer_lessons.data.files import replacing
 
 PDF = ROOT / "_build" / "transformer-lessons.pdf"
 STYLE = "width: 100%; font: 8px sans-serif; text-align: center"
-LOOK = {
+PDF_OPTIONS = {
     "format": "A4",
     "margin": dict.fromkeys(("top", "bottom", "left", "right"), "1.8cm"),
     "scale": 0.8,
@@ -48,7 +48,7 @@ def print_page(view: Browser, page: Path, to: Path) -> None:
     if missing := view.page.evaluate(PREPARE):
         raise RuntimeError(f"{page.name}: pictures are missing: {', '.join(missing)}")
     # Chromium leaves all objects of a PDF uncompressed, which makes up two thirds of the file.
-    with replacing(to) as temporary, pikepdf.open(io.BytesIO(view.page.pdf(**LOOK))) as pdf:
+    with replacing(to) as temporary, pikepdf.open(io.BytesIO(view.page.pdf(**PDF_OPTIONS))) as pdf:
         pdf.save(temporary, object_stream_mode=pikepdf.ObjectStreamMode.generate)
 
 

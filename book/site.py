@@ -9,7 +9,7 @@ from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 
 from book import live_data
-from book.finish import finish, wait_for_less
+from book.finish import defer_scripts, finish
 from transformer_lessons import __version__
 from transformer_lessons.export import web
 from transformer_lessons.trainer import checkpoints
@@ -19,7 +19,7 @@ STYLES = {"live": "live/live.css", "explorable": "explorables/explorables.css"}
 TRAINED = "number_words"  # the model that comes with the package, as a script
 EXPLORABLES = {"translator": ("page", "model", "numbers", TRAINED, "translator")}
 # What readers search for if the title says it differently: that page comes first, and the index lists it.
-SOUGHT = {
+SEARCH_TERMS = {
     "chapters/04_masks": ["mask"],
     "chapters/05_positions": ["positional encoding"],
     "chapters/07_heads_and_cross_attention": ["multi-head", "multi-head attention", "cross-attention"],
@@ -133,9 +133,9 @@ class Notebooks(SphinxTransform):
                 place[:] = [nodes.Text(drawing(path, found[2]))]
 
     def add_to_index(self) -> None:
-        """Add index entries for `SOUGHT`, which Sphinx's search ranks above words of the text."""
+        """Add index entries for `SEARCH_TERMS`, which Sphinx's search ranks above words of the text."""
         section = self.document.next_node(nodes.section)
-        for words in SOUGHT.get(self.env.docname, []):
+        for words in SEARCH_TERMS.get(self.env.docname, []):
             section.insert(1, addnodes.index(entries=[("single", words, section["ids"][0], "main", None)]))
 
 
@@ -165,6 +165,6 @@ def setup(app):
     app.add_transform(Notebooks)
     app.connect("html-page-context", add_figures)
     app.connect("html-page-context", unfold_launch_button, priority=502)  # after the theme's 501
-    app.connect("html-page-context", wait_for_less, priority=900)  # after all that add scripts and styles
+    app.connect("html-page-context", defer_scripts, priority=900)  # after all that add scripts and styles
     app.connect("build-finished", finish, priority=900)  # when the theme has written its styles
     return {"parallel_read_safe": True, "parallel_write_safe": True}

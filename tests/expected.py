@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from benchmarks.agreement import passing
+from benchmarks.agreement import passing_submission
 from exercises.autograder.batch import grade
 from exercises.autograder.result import Result
 from tests.checks.answers import MODULES
@@ -29,12 +29,12 @@ def expected(assignment: str, folder: Path, slips: list[tuple[str, str, str]]) -
         folder: in which it is graded.
         slips: as `rehearse.wrong` lists them.
     """
-    notebook = passing(assignment)
+    notebook = passing_submission(assignment)
     texts = {TEXTBOOK: dict(_textbook(notebook))}
     cells = {cell.id for cell in notebook.cells}
     texts |= {what: {answer: text} for answer, what, text in slips if answer in cells}
     for number, changed in enumerate(texts.values()):
-        notebook = passing(assignment)
+        notebook = passing_submission(assignment)
         for cell in notebook.cells:
             cell.source = changed.get(cell.id, cell.source)
         path = folder / "submitted" / f"answer-{number:02}__{assignment}.ipynb"
@@ -46,7 +46,7 @@ def expected(assignment: str, folder: Path, slips: list[tuple[str, str, str]]) -
 
 def paragraph(assignment: str, results: dict[str, Result]) -> str:
     """For the page for instructors: an assignment's points, and what each slip costs, and where."""
-    marks = [cell.metadata.get("nbgrader", {}) for cell in passing(assignment).cells]
+    marks = [cell.metadata.get("nbgrader", {}) for cell in passing_submission(assignment).cells]
     by_person = sum(about["points"] for about in marks if about.get("grade") and about.get("solution"))
     first, costs = results[TEXTBOOK], []
     for what, result in results.items():

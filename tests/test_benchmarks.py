@@ -11,7 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import contenders, experiments, gpu, measuring, peers, table3, throughput
-from benchmarks.contenders import PyTorch, Same, peer_steps
+from benchmarks.contenders import OneBatch, PyTorch, peer_steps
 from benchmarks.measuring import OURS
 from exercises import release
 from transformer_lessons import records
@@ -53,7 +53,7 @@ def test_a_part_is_measured_again_beside_the_others(tmp_path, monkeypatch, capsy
 
 
 def test_products_alone_are_those_of_a_step():
-    products = contenders.products_alone(Same(3, 11, 31).batch, TINY)
+    products = contenders.products_alone(OneBatch(3, 11, 31).batch, TINY)
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         products()
     assert counter.get_total_flops() == training_operations(TINY, BatchShape(3, 11, 11))
@@ -61,7 +61,7 @@ def test_products_alone_are_those_of_a_step():
 
 def test_a_peer_has_our_sizes_and_learns():
     torch.manual_seed(0)
-    ours, theirs, batches = Transformer(TINY), PyTorch(TINY), Same(3, 5, 31)
+    ours, theirs, batches = Transformer(TINY), PyTorch(TINY), OneBatch(3, 5, 31)
     batch = batches.batch
     assert ours(batch.src, batch.tgt_in).shape == theirs(batch.src, batch.tgt_in).shape == (3, 5, 31)
     # Pre-norm has two norms more, and torch's has biases there too.
@@ -82,7 +82,7 @@ def test_no_cache_and_another_engine_say_the_same():
 
 
 def test_translating_beside_others():
-    found = peers.translating(TINY, 2, 5, 1, "cpu")["ours_is_faster"]
+    found = peers.measure_decoding(TINY, 2, 5, 1, "cpu")["ours_is_faster"]
     assert found.keys() == records.read("peers")["greedy, 1 sentence of 50"]["ours_is_faster"].keys()
 
 
