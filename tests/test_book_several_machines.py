@@ -15,6 +15,7 @@ import pytest
 from test_distributed import needs_gloo
 from torch.distributed.run import get_args_parser
 
+from transformer_lessons import records
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.tools import cli, costs
 from transformer_lessons.trainer.tasks import TASKS
@@ -83,6 +84,23 @@ def test_the_page_about_wmt14_predicts_as_the_cost_model_does(request):
             for again in (False, True)
         ]
         assert f"| {parts} | {rounded(peaks)} |" in page
+
+
+def test_pages_quote_what_was_measured():
+    steps, shape = records.read("gpu")["base and big"]["steps"], costs.BatchShape(1_000, 25, 25)
+    found = []
+    for model, many in (("base", 100_000), ("big", 300_000)):
+        seconds = steps[f"{model}: bfloat16, compiled"]["seconds"]
+        flops = costs.training_operations(getattr(TransformerConfig, model)(), shape)
+        found += [round(1e3 * seconds), f"{flops / seconds / costs.CARDS['H200'].rate:.0%}"]
+        found.append(f"{many * seconds / 3600:.1f}")
+    texts = [(ROOT / "book" / name).read_text() for name in ("wmt14.md", "chapters/cost_model.ipynb")]
+    page, chapter = (" ".join(text.split()) for text in texts)
+    (_, a, c), (_, b, d) = found[:3], found[3:]
+    assert f"base {a} of the rate, {c} hours; big {b}, {d} |" in chapter
+    assert f"**{a}** for base and **{b}** for big" in chapter
+    assert f"which makes {c} and {d} hours" in page
+    assert f"{found[0]} milliseconds for base ({a}; 64 without) and {found[3]} for big ({b})" in page
 
 
 def test_encoding_beforehand_is_what_a_run_does(monkeypatch):
