@@ -87,20 +87,20 @@ def test_the_page_about_wmt14_predicts_as_the_cost_model_does(request):
 
 
 def test_pages_quote_what_was_measured():
-    steps, shape = records.read("gpu")["base and big"]["steps"], costs.BatchShape(1_000, 25, 25)
-    found = []
-    for model, many in (("base", 100_000), ("big", 300_000)):
-        seconds = steps[f"{model}: bfloat16, compiled"]["seconds"]
+    measured, shape = records.read("gpu")["base and big"]["steps"], costs.BatchShape(1_000, 25, 25)
+    ms, share, hours = {}, {}, {}
+    for model, steps in (("base", 100_000), ("big", 300_000)):
+        seconds = measured[f"{model}: bfloat16, compiled"]["seconds"]
         flops = costs.training_operations(getattr(TransformerConfig, model)(), shape)
-        found += [round(1e3 * seconds), f"{flops / seconds / costs.CARDS['H200'].rate:.0%}"]
-        found.append(f"{many * seconds / 3600:.1f}")
+        ms[model], hours[model] = f"{1e3 * seconds:.0f}", f"{steps * seconds / 3600:.1f}"
+        share[model] = f"{flops / seconds / costs.CARDS['H200'].rate:.0%}"
     texts = [(ROOT / "book" / name).read_text() for name in ("wmt14.md", "chapters/cost_model.ipynb")]
     page, chapter = (" ".join(text.split()) for text in texts)
-    (_, a, c), (_, b, d) = found[:3], found[3:]
-    assert f"base {a} of the rate, {c} hours; big {b}, {d} |" in chapter
-    assert f"**{a}** for base and **{b}** for big" in chapter
-    assert f"which makes {c} and {d} hours" in page
-    assert f"{found[0]} milliseconds for base ({a}; 64 without) and {found[3]} for big ({b})" in page
+    base, big = share["base"], share["big"]
+    assert f"base {base} of the rate, {hours['base']} hours; big {big}, {hours['big']} |" in chapter
+    assert f"**{base}** for base and **{big}** for big" in chapter
+    assert f"{ms['base']} milliseconds for base ({base}; 64 without) and {ms['big']} for big ({big})" in page
+    assert f"which makes {hours['base']} and {hours['big']} hours" in page
 
 
 def test_encoding_beforehand_is_what_a_run_does(monkeypatch):
