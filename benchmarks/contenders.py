@@ -24,6 +24,7 @@ from transformer_lessons.fast.cpu_steps import product
 from transformer_lessons.fast.products import linear, weight_gradient
 from transformer_lessons.masks import padding_mask
 from transformer_lessons.model import Transformer
+from transformer_lessons.oracles.names import marian_settings
 from transformer_lessons.trainer import Trainer, TrainingConfig
 
 SMOOTHING, CLIP = 0.1, 1.0
@@ -59,8 +60,7 @@ class Marian(nn.Module):
         super().__init__()
         from transformers import MarianConfig, MarianMTModel
 
-        settings = export.huggingface.settings(config)
-        self.model = MarianMTModel(MarianConfig(**settings, attn_implementation=attention))
+        self.model = MarianMTModel(MarianConfig(**marian_settings(config), attn_implementation=attention))
 
     def forward(self, src: Tensor, tgt_in: Tensor) -> Tensor:
         """The logits, as from `Transformer`."""
@@ -127,9 +127,9 @@ def peer_steps(model: nn.Module, batches: Batches | TokenBatches, *, device: str
 def our_steps(batches: Batches | TokenBatches, config: TransformerConfig, *, device: str = "cpu") -> Step:
     """A training step of the package's own trainer, on a GPU with the same options as the others."""
     on_gpu = device != "cpu"
-    options = {"compile": on_gpu, "precision": "bfloat16" if on_gpu else "float32"}
-    how = TrainingConfig(steps=10**6, smoothing=SMOOTHING, clip_norm=CLIP, peak_learning_rate=1e-4, **options)
-    trainer = Trainer(Transformer(config), batches, how, device=torch.device(device))
+    options = {"compile": on_gpu, "precision": "bfloat16" if on_gpu else "float32", "clip_norm": CLIP}
+    training = TrainingConfig(steps=10**6, smoothing=SMOOTHING, peak_learning_rate=1e-4, **options)
+    trainer = Trainer(Transformer(config), batches, training, device=torch.device(device))
 
     def step() -> int:
         tokens = real_tokens(batches[trainer.step])

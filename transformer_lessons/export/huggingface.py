@@ -13,8 +13,7 @@ from transformer_lessons.data.libraries import library
 from transformer_lessons.data.subwords import Subwords
 from transformer_lessons.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from transformer_lessons.model import Transformer
-from transformer_lessons.oracles.names import MARIAN, renamed
-from transformer_lessons.oracles.names import marian_settings as settings
+from transformer_lessons.oracles.names import MARIAN, marian_settings, renamed
 from transformer_lessons.trainer.checkpoints import Tokeniser
 
 
@@ -41,7 +40,7 @@ def to_huggingface(model: Transformer) -> nn.Module:
         kinds = transformers.PegasusConfig, transformers.PegasusForConditionalGeneration
     else:
         kinds = transformers.MarianConfig, transformers.MarianMTModel
-    theirs = kinds[1](kinds[0](**settings(c))).eval()
+    theirs = kinds[1](kinds[0](**marian_settings(c))).eval()
     theirs.load_state_dict(to_marian(model.state_dict()), strict=False)  # positions and a bias of 0 are there
     theirs.generation_config.max_length = 1 + c.max_length  # with the start mark
     return theirs
