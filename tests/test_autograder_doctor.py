@@ -61,7 +61,7 @@ def look(connection):
 with tempfile.TemporaryDirectory() as folder:
     boxed = confine.spawn_sandboxed(look, folder, confine.Limits(memory=1 << 28))
     print(boxed.connection.recv(10_000).decode())
-    confine.end(boxed)
+    confine.terminate(boxed)
 """
 
 
@@ -97,7 +97,7 @@ def test_a_box_with_a_hole_is_none(monkeypatch):
     monkeypatch.setattr(doctor.linux, "MACHINE", "x86_64")
     for hole, said in doctor.MISSING.items():
         seen = dict.fromkeys(doctor.MISSING, True) | {hole: False}
-        monkeypatch.setattr(doctor, "_seen", lambda seen=seen: seen)
+        monkeypatch.setattr(doctor, "_run_probe", lambda seen=seen: seen)
         assert doctor.problem.__wrapped__() == f"{hole}: {said}"
     monkeypatch.setattr(doctor.platform, "system", lambda: "Darwin")
     assert doctor.problem.__wrapped__().startswith("system: Darwin on ")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exercises.autograder.running.forker import Watchdog, filled, processes_below
+from exercises.autograder.running.forker import Watchdog, processes_below, resident_memory
 
 pytestmark = pytest.mark.skipif(
     not list(Path("/proc/self/task").glob("*/children")),
@@ -52,7 +52,7 @@ def test_too_many_and_what_all_fill_together_is_said_at_the_second_look(family):
     found = processes_below(parent)
     assert len(set(found)) == len(found) == 3
     assert sum(pid in processes_below(found[0]) + processes_below(found[1]) for pid in found) == 1
-    python = filled(parent)
+    python = resident_memory(parent)
     for memory, already, processes, expected in (
         (3.9 * size, python, 3, True),  # four times: a grandchild's copy of what the child has counts, too
         (4.1 * size, python, 3, False),
@@ -67,4 +67,4 @@ def test_too_many_and_what_all_fill_together_is_said_at_the_second_look(family):
 
 def test_a_process_that_has_ended_is_none():
     assert processes_below(2**30) == []
-    assert filled(2**30) == 0
+    assert resident_memory(2**30) == 0

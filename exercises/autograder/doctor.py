@@ -43,13 +43,13 @@ def problem() -> str | None:
     """Why learners' code cannot be confined here; None if it can."""
     if platform.system() != "Linux" or linux.MACHINE not in linux.NUMBERS:
         return f"system: {platform.system()} on {platform.machine()}"
-    seen = _seen()
+    seen = _run_probe()
     if "error" in seen:
         return f"namespaces: {seen['error']}"
     return "; ".join(f"{name}: {said}" for name, said in MISSING.items() if not seen[name]) or None
 
 
-def _seen() -> dict:
+def _run_probe() -> dict:
     """What a process in the box sees; found out in a fresh process, as one with threads must not fork."""
     command = [sys.executable, "-I", "-c", PROBE, str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd="/")
@@ -63,18 +63,18 @@ def probe() -> None:
     """Print what a process in the box sees, as JSON."""
     with tempfile.TemporaryDirectory(prefix="box-") as folder:
         try:
-            boxed = confine.spawn_sandboxed(_look_around, folder, confine.Limits(memory=1 << 28))
+            boxed = confine.spawn_sandboxed(_probe_inside, folder, confine.Limits(memory=1 << 28))
         except confine.ConfinementError as error:
             print(json.dumps({"error": str(error)}))
             return
         print(boxed.connection.recv(10_000).decode())
-        confine.end(boxed)
+        confine.terminate(boxed)
 
 
-def _look_around(connection: socket.socket) -> None:
+def _probe_inside(connection: socket.socket) -> None:
     seen = {
         "files": not _works(lambda: os.listdir("/etc")) and not _works(lambda: os.mkdir("/new")),
-        "Python": all(_works(lambda path=path: os.listdir(path)) for path in confine.known_as()),
+        "Python": all(_works(lambda path=path: os.listdir(path)) for path in confine.unresolved_folders()),
         "network": not _works(socket.socket),
         "processes": os.getpid() == 1 and not _works(lambda: os.kill(2, 0)),
         "system calls": not _works(lambda: linux.unshare(linux.USER)),

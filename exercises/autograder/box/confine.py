@@ -21,7 +21,7 @@ from exercises.autograder.box import linux
 HOME = "/home/student"
 USER = 1000  # the user in the box
 NOBODY = 65533  # the same user outside, if the grader runs as root
-SETUP = 20.0  # seconds within which a box must be set up
+SETUP_SECONDS = 20.0  # seconds within which a box must be set up
 DEVICES = ("null", "zero", "full", "random", "urandom")
 NAMESPACES = (
     linux.USER | linux.MOUNTS | linux.NETWORK | linux.IPC | linux.PROCESSES | linux.HOST_NAME | linux.CGROUP
@@ -39,7 +39,7 @@ class SandboxedProcess:
     pid: int  # of the keeper of its box, or its own where there is no box
     connection: socket.socket  # a socket to it
     # The signal that ends it: the keeper ends what is in its box first
-    stop: int = signal.SIGTERM
+    stop_signal: int = signal.SIGTERM
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,13 @@ def readable_folders() -> list[str]:
     A pitfall: a gradebook inside one of these would be readable as well; the grader checks for that.
     """
     kept: list[Path] = []
-    for path in sorted({p.resolve() for p in map(Path, known_as()) if p.exists()}):
+    for path in sorted({p.resolve() for p in map(Path, unresolved_folders()) if p.exists()}):
         if not any(path.is_relative_to(other) for other in kept):
             kept.append(path)
     return [str(path) for path in kept]
 
 
-def known_as() -> list[str]:
+def unresolved_folders() -> list[str]:
     """The names by which Python knows these folders; a symbolic link may be on the way to the folder."""
     package = os.path.dirname(os.path.abspath(transformer_lessons.__file__))
     return ["/usr", "/lib", "/lib64", "/bin", sys.base_prefix, sys.prefix, package]
@@ -87,28 +87,28 @@ def spawn_sandboxed(
         ConfinementError: if a layer cannot be set up; nothing has been done then.
     """
     ours, theirs = socket.socketpair()
-    ours.settimeout(SETUP)
-    pid = forked(lambda: _be_boxed(work, folder, limits, theirs), (ours, *close))
+    ours.settimeout(SETUP_SECONDS)
+    pid = fork_child(lambda: _run_in_box(work, folder, limits, theirs), (ours, *close))
     theirs.close()
     try:
-        _hear(ours, b"u")
+        _expect_byte(ours, b"u")
         _map_users(pid)
         ours.sendall(b"m")
-        _hear(ours, b"r")
+        _expect_byte(ours, b"r")
     except (OSError, ConfinementError) as error:
-        end(SandboxedProcess(pid, ours))
+        terminate(SandboxedProcess(pid, ours))
         raise ConfinementError(str(error)) from error
     return SandboxedProcess(pid, ours)
 
 
-def end(boxed: SandboxedProcess) -> None:
+def terminate(boxed: SandboxedProcess) -> None:
     """End everything in a box."""
     boxed.connection.close()
-    os.kill(boxed.pid, boxed.stop)
+    os.kill(boxed.pid, boxed.stop_signal)
     os.waitpid(boxed.pid, 0)
 
 
-def forked(work: Callable[[], None], close: tuple) -> int:
+def fork_child(work: Callable[[], None], close: tuple) -> int:
     """Fork a child that closes files not needed, does `work` and ends, whatever happens; return its id."""
     pid = os.fork()
     if pid:
@@ -121,38 +121,38 @@ def forked(work: Callable[[], None], close: tuple) -> int:
         os._exit(0)
 
 
-def _hear(connection: socket.socket, expected: bytes) -> None:
-    heard = connection.recv(1)
-    if heard != expected:
-        said = connection.recv(1000) if heard == b"!" else b"the process ended while its box was built"
-        raise ConfinementError(said.decode(errors="replace"))
+def _expect_byte(connection: socket.socket, expected: bytes) -> None:
+    received = connection.recv(1)
+    if received != expected:
+        message = connection.recv(1000) if received == b"!" else b"the process ended while its box was built"
+        raise ConfinementError(message.decode(errors="replace"))
 
 
-def _be_boxed(work: Callable, folder: str, limits: Limits, keep: socket.socket) -> None:
+def _run_in_box(work: Callable, folder: str, limits: Limits, connection: socket.socket) -> None:
     """Build the box, in the new process, which becomes its keeper; its child does what goes on within."""
     try:
-        held = memory_in_use()
-        _leave(folder, limits, keep)
+        in_use = memory_in_use()
+        _enter_namespaces(folder, limits, connection)
         child = os.fork()
         if child:
-            _keeper(child)
-        _settle(limits, held, keep)
+            _supervise(child)
+        _drop_privileges(limits, in_use, connection)
     except Exception as error:
-        keep.sendall(b"!" + f"{type(error).__name__}: {error}".encode()[:1000])
+        connection.sendall(b"!" + f"{type(error).__name__}: {error}".encode()[:1000])
         return
-    keep.sendall(b"r")
-    work(keep)
+    connection.sendall(b"r")
+    work(connection)
 
 
-def _leave(folder: str, limits: Limits, keep: socket.socket) -> None:
+def _enter_namespaces(folder: str, limits: Limits, connection: socket.socket) -> None:
     """Enter new namespaces, and in them a file system that holds nothing to find or to break."""
     linux.die_with_parent()
     if os.geteuid() == 0:
         os.setgroups([])
     linux.set_dumpable(True)  # or /proc/PID/uid_map could not be written
     linux.unshare(NAMESPACES)
-    keep.sendall(b"u")
-    if keep.recv(1) != b"m":
+    connection.sendall(b"u")
+    if connection.recv(1) != b"m":
         raise OSError("the user could not be mapped")
     linux.set_dumpable(False)
     linux.die_with_parent()
@@ -179,8 +179,8 @@ def _build_root(folder: str, limits: Limits) -> None:
     _build_scratch(folder, limits.scratch)  # first, as what is readable may be inside one of its places
     for path in readable_folders():
         _bind(path, folder + path, linux.RECURSIVE)
-        linux.mount("none", folder + path, None, linux.BIND | linux.REMOUNT | linux.READ_ONLY | _kept(path))
-    for name in known_as():
+        linux.mount("none", folder + path, None, linux.BIND | linux.REMOUNT | linux.READ_ONLY | _flags_of(path))
+    for name in unresolved_folders():
         if os.path.exists(name) and not os.path.lexists(folder + name):
             os.makedirs(os.path.dirname(folder + name), exist_ok=True)
             os.symlink(os.path.realpath(name), folder + name)
@@ -211,13 +211,13 @@ def _bind(source: str, target: str, flags: int) -> None:
     linux.mount(source, target, None, linux.BIND | flags)
 
 
-def _kept(path: str) -> int:
+def _flags_of(path: str) -> int:
     """The flags with which a folder is mounted already; a user namespace may add to them, not remove any."""
     flags = os.statvfs(path).f_flag
     return flags & (os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC) | linux.NO_SUID | linux.NO_DEVICES
 
 
-def _keeper(child: int) -> None:
+def _supervise(child: int) -> None:
     """Wait for the box's first process, whose end ends all others in it; told to end, kill that process."""
     signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGKILL))
     _close_all()
@@ -225,7 +225,7 @@ def _keeper(child: int) -> None:
     os._exit(0)
 
 
-def _settle(limits: Limits, held: dict[str, int], keep: socket.socket) -> None:
+def _drop_privileges(limits: Limits, in_use: dict[str, int], connection: socket.socket) -> None:
     """Become, in the box, an ordinary user who has limits and no rights to regain."""
     linux.die_with_parent()
     os.setsid()
@@ -233,8 +233,8 @@ def _settle(limits: Limits, held: dict[str, int], keep: socket.socket) -> None:
     os.setresuid(USER, USER, USER)
     linux.drop_capabilities()
     linux.die_with_parent()
-    _close_all(keep.fileno())
-    _limit(limits, held)
+    _close_all(connection.fileno())
+    _set_limits(limits, in_use)
     if linux.landlock_version():
         linux.landlock(["/"], [HOME], [f"/dev/{device}" for device in DEVICES])
     linux.restrict_calls()
@@ -248,11 +248,11 @@ def memory_in_use() -> dict[str, int]:
     return {name: 1024 * int(size) for name, size in found.items()}
 
 
-def _limit(limits: Limits, held: dict[str, int]) -> None:
+def _set_limits(limits: Limits, in_use: dict[str, int]) -> None:
     """Set limits that the kernel enforces; a hard limit cannot be raised again."""
     wanted = {
-        resource.RLIMIT_DATA: held["VmData"] + limits.memory,
-        resource.RLIMIT_AS: held["VmSize"] + limits.memory,  # shared memory does not count as data
+        resource.RLIMIT_DATA: in_use["VmData"] + limits.memory,
+        resource.RLIMIT_AS: in_use["VmSize"] + limits.memory,  # shared memory does not count as data
         resource.RLIMIT_FSIZE: limits.scratch,
         resource.RLIMIT_NOFILE: 256,
         resource.RLIMIT_NPROC: limits.processes,

@@ -97,7 +97,7 @@ _EXECUTE, _WRITE, _READ, _LIST, _TRUNCATE, _DEVICE = 1, 2, 4, 8, 1 << 14, 1 << 1
 _FILE_RIGHTS = ((1, (1 << 13) - 1), (2, 1 << 13), (3, _TRUNCATE), (5, _DEVICE))
 _NETWORK_RIGHTS = 0b11  # since 4: to bind and to connect by TCP
 _SCOPES = 0b11  # since 6: abstract sockets and signals
-_OF_FILES = _EXECUTE | _WRITE | _READ | _TRUNCATE | _DEVICE
+_SINGLE_FILE_RIGHTS = _EXECUTE | _WRITE | _READ | _TRUNCATE | _DEVICE
 
 
 def landlock(readable: Iterable[str], writable: Iterable[str], devices: Iterable[str]) -> None:
@@ -125,13 +125,13 @@ def landlock(readable: Iterable[str], writable: Iterable[str], devices: Iterable
 
 
 def _allow(rules: int, path: str, rights: int) -> None:
-    at = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
-        rights &= _OF_FILES if not os.path.isdir(path) else -1
-        rule = struct.pack("<Qi", rights, at)
+        rights &= _SINGLE_FILE_RIGHTS if not os.path.isdir(path) else -1
+        rule = struct.pack("<Qi", rights, descriptor)
         _checked(_libc.syscall(LANDLOCK_ADD, rules, 1, rule, 0), f"landlock {path}")
     finally:
-        os.close(at)
+        os.close(descriptor)
 
 
 # The instructions of a filter of system calls: load a word, compare, return a verdict.
@@ -161,16 +161,16 @@ def restrict_calls() -> None:
             program += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _REFUSE | _EPERM)]
     program += [(_EQUAL, 0, 1, numbers["clone3"]), (_RETURN, 0, 0, _REFUSE | _ENOSYS)]
     program += [(_EQUAL, 0, 1, numbers["socket"]), (_RETURN, 0, 0, _REFUSE | _EAFNOSUPPORT)]
-    program += _refused_if(numbers["clone"], _ANY_BIT, _NEW_NAMESPACES)
-    program += _refused_if(numbers["prctl"], _EQUAL, PR_SET_PDEATHSIG)
-    program += _refused_if(numbers["socketpair"], _EQUAL, _AF_UNIX, is_not=True)
+    program += _refuse_if(numbers["clone"], _ANY_BIT, _NEW_NAMESPACES)
+    program += _refuse_if(numbers["prctl"], _EQUAL, PR_SET_PDEATHSIG)
+    program += _refuse_if(numbers["socketpair"], _EQUAL, _AF_UNIX, is_not=True)
     program.append((_RETURN, 0, 0, _ALLOW))
     code = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *line) for line in program))
     filter_ = struct.pack("<HxxxxxxQ", len(program), ctypes.addressof(code))
     _checked(_libc.prctl(PR_SET_SECCOMP, 2, filter_, 0, 0), "seccomp")
 
 
-def _refused_if(
+def _refuse_if(
     number: int, comparison: int, value: int, is_not: bool = False
 ) -> list[tuple[int, int, int, int]]:
     """Refuse a call whose first argument compares so (`is_not`: does not); others pass on to what follows."""

@@ -29,9 +29,9 @@ from transformer_lessons import checks
 KILL_AFTER_SECONDS = 5.0  # seconds after which tests that should have ended by themselves are killed
 TESTS_MEMORY = 3 << 28  # bytes that a test may use, whatever the learner's process sends
 POLL_SECONDS = 0.05  # seconds between two checks of a box's memory
-MOST = 65_536  # the most bytes of a request
+MOST_BYTES = 65_536  # the most bytes of a request
 PROCESSES = Path("/proc")
-FILLED = re.compile(r"^Rss(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)  # without files, which are read-only
+RESIDENT = re.compile(r"^Rss(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)  # without files, which are read-only
 
 
 def main(grader: socket.socket) -> None:
@@ -46,15 +46,15 @@ def main(grader: socket.socket) -> None:
     gc.freeze()  # what exists now is never collected, so that its pages stay shared with the children
     send(grader, {}, math.inf)  # ready
     while True:
-        text, files, _, _ = socket.recv_fds(grader, MOST, 1)
+        text, files, _, _ = socket.recv_fds(grader, MOST_BYTES, 1)
         if not text:
             return
         control = socket.socket(fileno=files[0])
         try:
-            took = _Processes(control, json.loads(text)).run()
+            reply = _Processes(control, json.loads(text)).run()
         except (confine.ConfinementError, OSError) as error:
-            took = {"error": f"{type(error).__name__}: {error}"}
-        send(grader, took, math.inf)
+            reply = {"error": f"{type(error).__name__}: {error}"}
+        send(grader, reply, math.inf)
 
 
 class _Processes:
@@ -70,11 +70,11 @@ class _Processes:
         """Fork the tests, and as many learners' processes as they ask for; return the time taken."""
         began = time.monotonic()
         ours, theirs = socket.socketpair()
-        tests = confine.forked(lambda: self._be_the_tests(theirs), (ours,))
+        tests = confine.fork_child(lambda: self._run_tests(theirs), (ours,))
         theirs.close()
         self._control.close()
         try:
-            self._supply(ours, began + self._limits.seconds + KILL_AFTER_SECONDS)
+            self._supply_learners(ours, began + self._limits.seconds + KILL_AFTER_SECONDS)
         finally:
             self._end_learner()
             ours.close()
@@ -82,7 +82,7 @@ class _Processes:
             os.waitpid(tests, 0)
         return {"seconds": time.monotonic() - began}
 
-    def _supply(self, tests: socket.socket, deadline: float) -> None:
+    def _supply_learners(self, tests: socket.socket, deadline: float) -> None:
         """Start a learner's process for each byte that the tests send, until they end or their time is up."""
         while (left := deadline - time.monotonic()) > 0:
             ready, _, _ = select.select([tests], [], [], min(left, POLL_SECONDS if self._learner else left))
@@ -93,35 +93,35 @@ class _Processes:
             if not tests.recv(1):
                 return
             self._end_learner()
-            self._learner = self._started((tests,))
-            most, already = self._limits.memory + self._limits.scratch, filled(os.getpid())
-            self._watch = Watchdog(self._learner.pid, most, already, self._limits.processes)
+            self._learner = self._start_learner((tests,))
+            most, initial = self._limits.memory + self._limits.scratch, resident_memory(os.getpid())
+            self._watch = Watchdog(self._learner.pid, most, initial, self._limits.processes)
             socket.send_fds(tests, [b"."], [self._learner.connection.fileno()])
             self._learner.connection.close()
 
-    def _started(self, others: tuple) -> confine.SandboxedProcess:
+    def _start_learner(self, others: tuple) -> confine.SandboxedProcess:
         """Start a learner's process, in its box if it is isolated."""
         if self._isolated:
             return confine.spawn_sandboxed(student.run, self._folder, self._limits, others)
         ours, theirs = socket.socketpair()
-        pid = confine.forked(lambda: student.run(theirs), (ours, *others))
+        pid = confine.fork_child(lambda: student.run(theirs), (ours, *others))
         theirs.close()
         return confine.SandboxedProcess(pid, ours, signal.SIGKILL)
 
-    def _be_the_tests(self, supply: socket.socket) -> None:
+    def _run_tests(self, supplier: socket.socket) -> None:
         linux.die_with_parent()
         resource.setrlimit(resource.RLIMIT_DATA, [confine.memory_in_use()["VmData"] + TESTS_MEMORY] * 2)
-        runner.run(self._control, lambda: _supplied(supply))
+        runner.run(self._control, lambda: _request_learner(supplier))
 
     def _end_learner(self) -> None:
         if self._learner is not None:
-            confine.end(self._learner)
+            confine.terminate(self._learner)
         self._learner = self._watch = None
 
 
-def _supplied(supply: socket.socket) -> socket.socket:
-    supply.sendall(b".")
-    _, files, _, _ = socket.recv_fds(supply, 1, 1)
+def _request_learner(supplier: socket.socket) -> socket.socket:
+    supplier.sendall(b".")
+    _, files, _, _ = socket.recv_fds(supplier, 1, 1)
     if not files:
         raise confine.ConfinementError("no process for the learner's code could be started")
     return socket.socket(fileno=files[0])
@@ -137,12 +137,12 @@ class Watchdog:
     Args:
         keeper: the process whose descendants are in the box.
         memory: bytes they may use together; a page that two of them share counts twice.
-        already: bytes of each process that do not count, because it began with them.
+        initial: bytes of each process that do not count, because it began with them.
         processes: how many there may be; the kernel enforces it, too, unless the box's user is root outside.
     """
 
-    def __init__(self, keeper: int, memory: int, already: int, processes: int):
-        self._keeper, self._memory, self._already, self._processes = keeper, memory, already, processes
+    def __init__(self, keeper: int, memory: int, initial: int, processes: int):
+        self._keeper, self._memory, self._initial, self._processes = keeper, memory, initial, processes
         self._before = False
 
     def exceeded(self) -> bool:
@@ -151,7 +151,7 @@ class Watchdog:
         Twice, because a child that is about to start another program is briefly a copy of its parent.
         """
         pids = processes_below(self._keeper)
-        held = sum(max(0, filled(pid) - self._already) for pid in pids[: self._processes])
+        held = sum(max(0, resident_memory(pid) - self._initial) for pid in pids[: self._processes])
         now = held > self._memory or len(pids) > self._processes
         before, self._before = self._before, now
         return now and before
@@ -170,10 +170,10 @@ def processes_below(pid: int) -> list[int]:
     return [*found, *(other for child in found for other in processes_below(child))]
 
 
-def filled(pid: int) -> int:
+def resident_memory(pid: int) -> int:
     """The bytes of memory that a process uses, without mapped files; 0 if it has ended."""
     try:
-        return 1024 * sum(map(int, FILLED.findall((PROCESSES / str(pid) / "status").read_text())))
+        return 1024 * sum(map(int, RESIDENT.findall((PROCESSES / str(pid) / "status").read_text())))
     except OSError:
         return 0
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from exercises.autograder.box.confine import HOME, Limits, end, spawn_sandboxed
+from exercises.autograder.box.confine import HOME, Limits, spawn_sandboxed, terminate
 from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 from transformer_lessons import checks
 from transformer_lessons.checks.translator.assembly import SETTINGS
@@ -50,7 +50,7 @@ def boxed_transformer(paths: list[Path], *, fill: bool, output: Path) -> str:
         except (WireError, PeerGoneError, KeyError, TypeError) as error:
             raise ValueError(f"the box: expected a model, got {type(error).__name__}: {error}") from None
         finally:
-            end(boxed)
+            terminate(boxed)
     said = "".join(c if c.isprintable() or c == "\n" else " " for c in said)  # it goes to a terminal
     if not state:
         raise ValueError(said.strip())
