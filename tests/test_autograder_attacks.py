@@ -303,7 +303,7 @@ secret = os.environ["CANARY_PASSWORD"] + " "
 task = checks.task("soft_capped_attention")
 checks.check("soft_capped_attention", task.define(task.source), seed=4669)
 torch.set_num_threads(1)
-shell = cells.the_shell()
+shell = cells.get_shell()
 
 def points(outputs, most):
     if any(output["output_type"] == "error" for output in outputs): return 0.0

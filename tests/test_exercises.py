@@ -22,7 +22,7 @@ from exercises.autograder.batch import grade, pool
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
 from exercises.autograder.course.marks import CellMark
-from exercises.autograder.running.runner import _executed
+from exercises.autograder.running.runner import _execute
 from tests.typical_answers import TYPICAL, WRONG
 from transformer_lessons.checks import specimens
 from transformer_lessons.checks.catalogue import attention_test
@@ -205,7 +205,7 @@ def test_no_hidden_test_takes_nothing_for_an_answer(master, answer):
     for name, cell in cells.items():
         about = cell.metadata.nbgrader
         if about.grade and not about.solution and "checks.check(" not in cell.source:
-            assert _executed(cell.source, name, names.copy()) == 0, name
+            assert _execute(cell.source, name, names.copy()) == 0, name
 
 
 def a_first_draft() -> nbformat.NotebookNode:

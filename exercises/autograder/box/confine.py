@@ -179,7 +179,7 @@ def _build_root(folder: str, limits: Limits) -> None:
     _build_scratch(folder, limits.scratch)  # first, as what is readable may be inside one of its places
     for path in readable_folders():
         _bind(path, folder + path, linux.RECURSIVE)
-        linux.mount("none", folder + path, None, linux.BIND | linux.REMOUNT | linux.READ_ONLY | _flags_of(path))
+        linux.mount("none", folder + path, None, linux.BIND | linux.REMOUNT | linux.READ_ONLY | _flags(path))
     for name in unresolved_folders():
         if os.path.exists(name) and not os.path.lexists(folder + name):
             os.makedirs(os.path.dirname(folder + name), exist_ok=True)
@@ -211,7 +211,7 @@ def _bind(source: str, target: str, flags: int) -> None:
     linux.mount(source, target, None, linux.BIND | flags)
 
 
-def _flags_of(path: str) -> int:
+def _flags(path: str) -> int:
     """The flags with which a folder is mounted already; a user namespace may add to them, not remove any."""
     flags = os.statvfs(path).f_flag
     return flags & (os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC) | linux.NO_SUID | linux.NO_DEVICES

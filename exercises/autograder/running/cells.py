@@ -33,14 +33,14 @@ class _Stream(io.TextIOBase):
         return True
 
     def write(self, text: str) -> int:
-        self._shell.outputs.stream(self._name, str(text))
+        self._shell.outputs.add_stream(self._name, str(text))
         return len(text)
 
 
 class Outputs(list):
     """The outputs of a cell so far, within bounds."""
 
-    def stream(self, name: str, text: str) -> None:
+    def add_stream(self, name: str, text: str) -> None:
         """Add printed text; successive texts are one output."""
         last = self[-1] if self else {}
         if last.get("output_type") != "stream" or last["name"] != name:
@@ -52,7 +52,7 @@ class Outputs(list):
         if space > 0:
             last["text"] += text
 
-    def shown(self, kind: str, data: dict, metadata: dict, **more: Any) -> None:
+    def add_data(self, kind: str, data: dict, metadata: dict, **more: Any) -> None:
         """Add something displayed, in one or several forms."""
         kept = {mime: value for mime, value in data.items() if _is_small(mime, value)}
         if data and not kept:
@@ -74,7 +74,7 @@ class _Publisher(DisplayPublisher):
     """The publisher behind `display`."""
 
     def publish(self, data, metadata=None, **_):
-        self.parent.outputs.shown("display_data", data, metadata)
+        self.parent.outputs.add_data("display_data", data, metadata)
 
     def clear_output(self, wait=False):
         self.parent.outputs.clear()
@@ -87,7 +87,7 @@ class _Hook(DisplayHook):
         pass
 
     def write_format_data(self, format_dict, md_dict=None):
-        self.shell.outputs.shown("execute_result", format_dict, md_dict, execution_count=self.prompt_count)
+        self.shell.outputs.add_data("execute_result", format_dict, md_dict, execution_count=self.prompt_count)
 
     def finish_displayhook(self):
         pass
@@ -152,7 +152,7 @@ def _no_keyboard(*_: Any) -> str:
     raise EOFError("nobody is at the keyboard while a notebook is graded")
 
 
-def the_shell() -> Shell:
+def get_shell() -> Shell:
     """The process's shell, which draws figures inline and keeps no history (a file and a thread)."""
     if not Shell.initialized():
         settings = {"HistoryManager": {"enabled": False}, "InteractiveShell": {"colors": "nocolor"}}

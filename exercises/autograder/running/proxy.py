@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from exercises.autograder.running.remote import KINDS, Connection, reply_of
+from exercises.autograder.running.remote import REPLY_TYPES, Connection, reply_of
 from exercises.autograder.running.wire import WireError
 from transformer_lessons.checks.learner.adapter import Reply, items, leaves
 from transformer_lessons.checks.learner.transfer import mapped
@@ -23,11 +23,11 @@ class LearnerError(Exception):
     """An error of the learner's code whose type is not Python's own, or cannot be raised here."""
 
 
-def _asks(verb: str) -> Callable[..., Reply]:
+def _remote_method(verb: str) -> Callable[..., Reply]:
     """An adapter method that has the other process's adapter do the work."""
 
     def ask(self: "Name", target: str, *args: Any, **kwargs: Any) -> Reply:
-        return self._connection.reply(verb, self._known(target), *args, **kwargs)
+        return self._connection.reply(verb, self._remote_name(target), *args, **kwargs)
 
     return ask
 
@@ -41,13 +41,13 @@ class Name:
         is_class: whether calling it creates an object.
     """
 
-    build, call, vjp = map(_asks, ("build", "call", "vjp"))
-    load_state, state, train = map(_asks, ("load_state", "state", "train"))
+    build, call, vjp = map(_remote_method, ("build", "call", "vjp"))
+    load_state, state, train = map(_remote_method, ("load_state", "state", "train"))
 
     def __init__(self, connection: Connection, name: str, is_class: bool = False):
         self._connection, self._name, self._is_class = connection, name, is_class
 
-    def _known(self, target: str) -> str:
+    def _remote_name(self, target: str) -> str:
         """The target's name over there: handles and given objects keep theirs, others get the learner's."""
         if "#" in target or target.startswith("given."):
             return target
@@ -56,8 +56,8 @@ class Name:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the learner's function returns; raise the error that it raises."""
         if self._is_class:
-            return Object(self._connection, _shown(self.build(self._name, _sent(args), kwargs)))
-        return _called(self._connection, self._name, args, kwargs)
+            return Object(self._connection, _unwrap(self.build(self._name, _adapter_args(args), kwargs)))
+        return _call(self._connection, self._name, args, kwargs)
 
     def __repr__(self) -> str:
         return "?"  # no letters, as a test may search the text for some
@@ -81,7 +81,7 @@ class Object:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the object or method."""
-        return _called(self._connection, self.target, args, kwargs)
+        return _call(self._connection, self.target, args, kwargs)
 
     def __getattr__(self, attribute: str) -> "Object":
         if attribute.startswith("_"):
@@ -94,7 +94,7 @@ class Object:
 
     def train(self, mode: bool = True) -> "Object":
         """Put a module into training mode."""
-        _shown(self._connection.reply("train", self.target, mode))
+        _unwrap(self._connection.reply("train", self.target, mode))
         return self
 
     def eval(self) -> "Object":
@@ -102,34 +102,34 @@ class Object:
         return self.train(False)
 
 
-def _called(connection: Connection, target: str, args: tuple, kwargs: dict) -> Any:
+def _call(connection: Connection, target: str, args: tuple, kwargs: dict) -> Any:
     """Call, with a backward pass if gradients are needed."""
-    sent = _sent(args)
+    sent = _adapter_args(args)
     inputs = {path: x for path, x in {**leaves(sent), **leaves(kwargs)}.items() if x.requires_grad}
     if not inputs or not torch.is_grad_enabled():
-        return _applied(connection, target, sent, kwargs)
+        return _apply(connection, target, sent, kwargs)
     plain = [mapped(given, lambda _, tensor: tensor.detach().clone(), "") for given in (sent, kwargs)]
 
-    def asked(cotangents: list[Tensor]) -> Reply:
+    def request_vjp(cotangents: list[Tensor]) -> Reply:
         reply = connection.reply("vjp", target, *plain, cotangents)
-        _shown(reply)
+        _unwrap(reply)
         return reply
 
-    reply = asked([])
-    flat = iter(_Attached.apply(reply, asked, list(inputs), *inputs.values()))
+    reply = request_vjp([])
+    flat = iter(_RemoteGraph.apply(reply, request_vjp, list(inputs), *inputs.values()))
     return _as(reply.kind, mapped(reply.value, lambda *_: next(flat), ""))
 
 
-class _Attached(torch.autograd.Function):
+class _RemoteGraph(torch.autograd.Function):
     """The node of the autograd graph here that represents the graph in the other process."""
 
     @staticmethod
-    def forward(ctx, reply, asked, paths, *inputs):
+    def forward(ctx, reply, request_vjp, paths, *inputs):
         """Return the tensors that arrived; mark those through which no gradient flows back."""
         found = list(leaves(reply.value).values())
         if len(reply.attached) != len(found):
             raise WireError("reply: attached to other outputs")
-        ctx.asked, ctx.paths = asked, paths
+        ctx.request_vjp, ctx.paths = request_vjp, paths
         ctx.mark_non_differentiable(*(x for x, flows in zip(found, reply.attached, strict=True) if not flows))
         return tuple(found)
 
@@ -137,21 +137,21 @@ class _Attached(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, *cotangents):
         """Ask the other process for the gradients."""
-        arrived = ctx.asked(list(cotangents)).gradients
+        arrived = ctx.request_vjp(list(cotangents)).gradients
         return None, None, None, *(arrived.get(path) for path in ctx.paths)
 
 
-def _applied(connection: Connection, target: str, args: list, kwargs: dict) -> Any:
+def _apply(connection: Connection, target: str, args: list, kwargs: dict) -> Any:
     """Call, and repeat here what the learner's code changed in place."""
-    answer = answered(connection.ask("apply", [target, args, kwargs], {}))
+    answer = unwrap_answer(connection.ask("apply", [target, args, kwargs], {}))
     if type(answer) is not dict or answer.keys() != {"reply", "after"}:
         raise WireError("reply: other fields")
     reply = reply_of(answer["reply"])
-    _take_over([args, kwargs], answer["after"])
-    return _as(reply.kind, _shown(reply))
+    _copy_changes([args, kwargs], answer["after"])
+    return _as(reply.kind, _unwrap(reply))
 
 
-def _take_over(mine: Any, theirs: Any) -> None:
+def _copy_changes(mine: Any, theirs: Any) -> None:
     """Copy what lists and tensors hold there into those here, as far as they have the same form."""
     if isinstance(mine, Tensor):
         is_alike = isinstance(theirs, Tensor) and (theirs.shape, theirs.dtype) == (mine.shape, mine.dtype)
@@ -161,38 +161,38 @@ def _take_over(mine: Any, theirs: Any) -> None:
         return
     others = dict(items(theirs))
     for name, item in items(mine):
-        _take_over(item, others.get(name))
+        _copy_changes(item, others.get(name))
     if isinstance(mine, list) and isinstance(theirs, list):
         scalars = [not isinstance(item, Tensor | list | dict) for item in mine]
         if len(mine) != len(theirs) or any(scalars):
             mine[:] = theirs
 
 
-def _sent(args: tuple) -> list:
+def _adapter_args(args: tuple) -> list:
     """The arguments in the form that the adapter takes."""
     return [{"handle": arg.target} if isinstance(arg, Object) else arg for arg in args]
 
 
-def answered(value: Any) -> Any:
+def unwrap_answer(value: Any) -> Any:
     """The value asked for; if a `Reply` came instead, there was an error, which is raised here."""
-    if type(value) is dict and value.keys() == KINDS.keys():
-        _shown(reply_of(value))
+    if type(value) is dict and value.keys() == REPLY_TYPES.keys():
+        _unwrap(reply_of(value))
         raise WireError("reply: no answer")
     return value
 
 
-def _shown(reply: Reply) -> Any:
+def _unwrap(reply: Reply) -> Any:
     """The reply's value; if it has an error of the learner's, that is raised here."""
     if not reply.error:
         return reply.value
-    told = LearnerError(f"{reply.error['type']}: {reply.error['message']}")
+    fallback = LearnerError(f"{reply.error['type']}: {reply.error['message']}")
     type_ = getattr(builtins, reply.error["type"], None)
     if not (isinstance(type_, type) and issubclass(type_, Exception)) or issubclass(type_, StopIteration):
-        raise told  # StopIteration would end a test's loop early, so that it skips checks
+        raise fallback  # StopIteration would end a test's loop early, so that it skips checks
     try:
         error = type_(reply.error["message"])
     except TypeError:  # a few types need more than a message
-        error = told
+        error = fallback
     raise error
 
 

@@ -18,7 +18,7 @@ from exercises.autograder.running.wire import PeerGoneError, WireError, receive,
 from transformer_lessons.checks.learner.adapter import Reply
 
 TOO_LATE = {"type": "TimeLimitError", "message": "this took too long", "line": ""}
-KINDS = get_type_hints(Reply)
+REPLY_TYPES = get_type_hints(Reply)
 GRACE = 1.5  # seconds within which a process that is told to stop has to do so
 
 
@@ -33,10 +33,10 @@ def time_limit(seconds: float, error: type[BaseException]) -> Iterator[None]:
         error: the type that is raised; not an `Exception`, because many loops catch those.
     """
 
-    def ring(*_: Any) -> None:
+    def on_alarm(*_: Any) -> None:
         raise error(f"this took longer than {seconds:.1f} s")
 
-    signal.signal(signal.SIGALRM, ring)
+    signal.signal(signal.SIGALRM, on_alarm)
     signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
     try:
         yield
@@ -55,7 +55,7 @@ class Connection:
     def __init__(self, connection: socket.socket, seconds: float):
         self._socket = connection
         self._numbers = itertools.count(1)
-        self.over: Exception | None = None  # why nothing more can be asked
+        self.failure: Exception | None = None  # why nothing more can be asked
         self.allow(seconds)
 
     def allow(self, seconds: float) -> None:
@@ -72,8 +72,8 @@ class Connection:
             WireError: if the reply breaks the rules. Every later request raises the same.
             PeerGoneError: if the learner's process has ended or does not answer; likewise.
         """
-        if self.over:
-            raise self.over
+        if self.failure:
+            raise self.failure
         left = self._deadline - time.monotonic()
         if left <= 0:
             return vars(Reply(error=TOO_LATE))
@@ -85,7 +85,7 @@ class Connection:
             if type(answer) is not dict or answer.keys() != {"number", "value"} or answer["number"] != number:
                 raise WireError("reply: out of step")
         except (WireError, PeerGoneError) as error:
-            self.over = error
+            self.failure = error
             raise
         return answer["value"]
 
@@ -95,12 +95,12 @@ class Connection:
         try:
             return reply_of(value)
         except WireError as error:
-            self.over = error
+            self.failure = error
             raise
 
     def close(self) -> None:
         """Close the socket: nothing more will be asked, and the other side, reading, learns of it."""
-        self.over = self.over or PeerGoneError("closed")
+        self.failure = self.failure or PeerGoneError("closed")
         self._socket.close()
 
 
@@ -130,9 +130,9 @@ def reply_of(value: Any) -> Reply:
     Raises:
         WireError: if it is not.
     """
-    if type(value) is not dict or value.keys() != KINDS.keys():
+    if type(value) is not dict or value.keys() != REPLY_TYPES.keys():
         raise WireError("reply: other fields")
-    if wrong := [name for name, kind in KINDS.items() if not _fits(value[name], kind)]:
+    if wrong := [name for name, kind in REPLY_TYPES.items() if not _fits(value[name], kind)]:
         raise WireError(f"reply: {wrong[0]} is of another kind")
     if value["error"] is not None and value["error"].keys() != TOO_LATE.keys():
         raise WireError("reply: another error")

@@ -28,15 +28,15 @@ from torch import Tensor
 
 from exercises.autograder.result import CellResult, Part
 from exercises.autograder.running.cells import error_output
-from exercises.autograder.running.proxy import LearnerError, Name, answered
+from exercises.autograder.running.proxy import LearnerError, Name, unwrap_answer
 from exercises.autograder.running.remote import GRACE, Connection, time_limit
 from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 from transformer_lessons import checks
 
 TEXT = 4_000  # characters of a message
-SHORT = 1.0  # seconds for running a cell again that was stopped before
-NOTHING = "[]"  # no outputs, as JSON
-GONE = (PeerGoneError, WireError)
+RERUN_SECONDS = 1.0  # seconds for running a cell again that was stopped before
+NO_OUTPUTS = "[]"  # no outputs, as JSON
+PEER_ERRORS = (PeerGoneError, WireError)
 
 
 @dataclass(frozen=True)
@@ -49,17 +49,17 @@ class Cell:
     points: float = 0.0  # the most that a test gives
 
 
-def run(control: socket.socket, supply: Callable[[], socket.socket]) -> None:
+def run(control: socket.socket, request_learner: Callable[[], socket.socket]) -> None:
     """Test one submission: receive its cells, and send each outcome as soon as it is known.
 
     Args:
         control: a socket to the grader.
-        supply: ends the previous learner's process and gives a connection to a fresh one.
+        request_learner: ends the previous learner's process and gives a connection to a fresh one.
     """
     _reseed()
     job = receive(control, math.inf)
     cells = [Cell(**receive(control, math.inf)) for _ in range(job["cells"])]
-    runner = TestRunner(cells, supply, job["cell_seconds"], time.monotonic() + job["seconds"])
+    runner = TestRunner(cells, request_learner, job["cell_seconds"], time.monotonic() + job["seconds"])
     for outcome in runner.outcomes():
         send(control, outcome, math.inf)
 
@@ -77,9 +77,9 @@ class TestRunner:
     """A run through a notebook's cells from top to bottom."""
 
     cells: list[Cell]  # all code cells, in the notebook's order
-    supply: Callable[[], socket.socket]  # gives a connection to a fresh learner's process
+    request_learner: Callable[[], socket.socket]  # gives a connection to a fresh learner's process
     cell_seconds: float  # how long a cell may take
-    end: float  # the deadline for everything, by `time.monotonic`
+    deadline: float  # the deadline for everything, by `time.monotonic`
     _names: dict[str, Any] = field(default_factory=lambda: {"__name__": "tests", "__builtins__": builtins})
     # The cells that ran in the learner's process without ending it, and how long each may take if run again.
     _done: list[tuple[Cell, float]] = field(default_factory=list)
@@ -88,14 +88,14 @@ class TestRunner:
     def outcomes(self):
         """Yield each cell's outputs, with the result if it is a test, as plain values; finally the notes."""
         for number, cell in enumerate(self.cells):
-            if time.monotonic() >= self.end:
-                outcome = {"outputs": NOTHING, "lost": "The submission's time was used up."}
+            if time.monotonic() >= self.deadline:
+                outcome = {"outputs": NO_OUTPUTS, "lost": "The submission's time was used up."}
                 if cell.role == "test":
                     outcome["result"] = asdict(CellResult(cell.id, 0.0, cell.points, "timeout"))
             else:
                 if cell.role == "instructor":
-                    self._run_here(cell)
-                outcome = self._tested(cell) if cell.role == "test" else {"outputs": self._run_there(cell)}
+                    self._run_locally(cell)
+                outcome = self._run_test(cell) if cell.role == "test" else {"outputs": self._run_remotely(cell)}
             yield {"cell": number, **outcome}
         yield {"notes": self._notes()}
 
@@ -103,24 +103,24 @@ class TestRunner:
         """What the learner's process noted for a person to look at: hints, which it may forge."""
         try:
             notes = self._ask("notes")
-        except GONE:
+        except PEER_ERRORS:
             return []
         return notes if type(notes) is list else []
 
     # The learner's process
 
-    def _run_there(self, cell: Cell) -> str:
+    def _run_remotely(self, cell: Cell) -> str:
         """Run a cell in the learner's process; return its outputs as JSON, which is not to be trusted."""
         try:
             connection = self._learner()
             began, seconds = time.monotonic(), self._seconds()
             connection.allow(seconds)
             outputs = connection.ask("cell", [cell.source], {})
-        except GONE as error:
+        except PEER_ERRORS as error:
             return json.dumps([error_output("Stopped", f"This cell was ended: {error}.")])
         in_time = time.monotonic() - began < seconds
-        self._done.append((cell, self.cell_seconds if in_time else SHORT))
-        return outputs if type(outputs) is str else NOTHING
+        self._done.append((cell, self.cell_seconds if in_time else RERUN_SECONDS))
+        return outputs if type(outputs) is str else NO_OUTPUTS
 
     def _ask(self, verb: str) -> Any:
         connection = self._learner()
@@ -128,51 +128,51 @@ class TestRunner:
         return connection.ask(verb, [], {})
 
     def _seconds(self) -> float:
-        return max(0.1, min(self.cell_seconds, self.end - time.monotonic()))
+        return max(0.1, min(self.cell_seconds, self.deadline - time.monotonic()))
 
     def _learner(self) -> Connection:
         """The learner's process; if it has ended, a fresh one, in which the cells so far are run again.
 
         A cell that ends the process is not run again: what the others define is still tested.
         """
-        while self._connection is None or self._connection.over:
-            if time.monotonic() >= self.end:
+        while self._connection is None or self._connection.failure:
+            if time.monotonic() >= self.deadline:
                 raise PeerGoneError("the submission's time was used up")
             if self._connection:
                 self._connection.close()
-            self._connection = Connection(self.supply(), self.cell_seconds)
-            self._done = [(cell, seconds) for cell, seconds in self._done if self._again(cell, seconds)]
+            self._connection = Connection(self.request_learner(), self.cell_seconds)
+            self._done = [(cell, seconds) for cell, seconds in self._done if self._rerun(cell, seconds)]
         return self._connection
 
-    def _again(self, cell: Cell, seconds: float) -> bool:
+    def _rerun(self, cell: Cell, seconds: float) -> bool:
         """Whether to keep a cell, run again; once one has ended the process, the rest waits for the next."""
-        if self._connection.over:
+        if self._connection.failure:
             return True
         self._connection.allow(min(seconds, self._seconds()))
         try:
             self._connection.ask("cell", [cell.source], {})
-        except GONE:
+        except PEER_ERRORS:
             return False
         return True
 
     # The tests
 
-    def _run_here(self, cell: Cell) -> None:
+    def _run_locally(self, cell: Cell) -> None:
         """Run a cell of the instructor's for what it defines; tests will report what is missing then."""
         quiet, limit = io.StringIO(), time_limit(self._seconds(), _TestTimeLimitError)
         with suppress(BaseException), redirect_stdout(quiet), redirect_stderr(quiet), limit:
-            _executed(cell.source, cell.id, self._names)
+            _execute(cell.source, cell.id, self._names)
         _reseed()  # it may have set a seed that everybody knows
 
-    def _tested(self, cell: Cell) -> dict:
+    def _run_test(self, cell: Cell) -> dict:
         """Run a test cell and return its outcome; never raise because of what the cell finds."""
         printed, lost = io.StringIO(), ""
         with checks.scored() as scored, redirect_stdout(printed), redirect_stderr(printed):
             try:
                 earned, status, messages, shown = self._score(cell), "done", [], []
             except BaseException as error:
-                earned, status, messages, shown = 0.0, *_failed(error)
-                lost = str(error) if isinstance(error, GONE) else ""
+                earned, status, messages, shown = 0.0, *_describe_failure(error)
+                lost = str(error) if isinstance(error, PEER_ERRORS) else ""
         messages += [report.message for report, _ in scored if not report.passed]
         kept = tuple(dict.fromkeys(message[:TEXT] for message in messages))
         result = CellResult(cell.id, earned, cell.points, status, kept, _parts(scored), _mistakes(scored))
@@ -186,7 +186,7 @@ class TestRunner:
             given = self._ask_for_names(cell)
             self._names.update(given)
             try:
-                value = _executed(cell.source, cell.id, self._names)
+                value = _execute(cell.source, cell.id, self._names)
             finally:
                 for name, value_given in given.items():
                     if self._names.get(name) is value_given:
@@ -196,7 +196,7 @@ class TestRunner:
     def _ask_for_names(self, cell: Cell) -> dict[str, Any]:
         """The learner's values for names that a test mentions, also in a string; never a test's own names."""
         # All that is defined there: asking for some would tell the learner's process what a test looks at.
-        found = answered(self._ask("values"))
+        found = unwrap_answer(self._ask("values"))
         if type(found) is not dict or not all(type(x) is list and len(x) == 2 for x in found.values()):
             raise WireError("reply: no values")
         words = set(re.findall(r"[^\W\d]\w*", cell.source))  # as in ``globals()["answer"]``
@@ -208,7 +208,7 @@ class TestRunner:
         }
 
 
-def _executed(source: str, name: str, names: dict[str, Any]) -> Any:
+def _execute(source: str, name: str, names: dict[str, Any]) -> Any:
     """Run a cell, magics included; return the value of its last line, if that is an expression."""
     body = ast.parse(TransformerManager().transform_cell(source)).body
     last = body[-1] if body and isinstance(body[-1], ast.Expr) else None
@@ -234,14 +234,14 @@ def _points(value: Any, most: float) -> float:
     return min(float(value), most)
 
 
-def _failed(error: BaseException) -> tuple[str, list[str], list[dict]]:
+def _describe_failure(error: BaseException) -> tuple[str, list[str], list[dict]]:
     """The status, the messages for the student and the outputs for the instructor of a test that raised."""
     name = type(error).__name__
     trace = "".join(traceback.format_exception(error))[-5 * TEXT :]  # the learner's message may be long
     shown = [error_output(name, str(error)[:TEXT], [trace])]
     if isinstance(error, _TestTimeLimitError):
         return "timeout", ["The test took too long."], shown
-    if isinstance(error, GONE):
+    if isinstance(error, PEER_ERRORS):
         return "missing", [f"Your code ended the test: {error}."], shown
     told = isinstance(error, AssertionError | LearnerError | NameError)
     return "error", [f"{name}: {error}" if told else f"The test stopped with {name}."], shown

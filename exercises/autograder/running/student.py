@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from exercises.autograder.running.cells import Shell, error_output, the_shell
+from exercises.autograder.running.cells import Shell, error_output, get_shell
 from exercises.autograder.running.flags import LibraryCallRecorder
 from exercises.autograder.running.remote import TOO_LATE, serve, time_limit
 from exercises.autograder.running.wire import DTYPES
@@ -28,7 +28,7 @@ from transformer_lessons.checks.learner.transfer import copied, outgoing, unlike
 
 MOST_NAMES = 2_000  # names whose values the tests may look at
 MOST_LETTERS = 200_000  # characters of all values together; a number in a tensor counts as one character
-EACH = 15  # characters that any other value counts as, because a frame holds fewer of these
+VALUE_COST = 15  # characters that any other value counts as, because a frame holds fewer of these
 SMALL = 2_000  # characters of a small value; these go first
 MOST_OUTPUT = 400_000  # characters of one cell's outputs, as JSON
 DEPTH = 8
@@ -46,7 +46,7 @@ def run(connection: socket.socket) -> None:
     """
     _load_data_in_one_process()
     sys.path.insert(0, "")  # as in Jupyter: files that a cell has written can be imported
-    serve(connection, Learner(the_shell()).answer)
+    serve(connection, Learner(get_shell()).answer)
 
 
 def _load_data_in_one_process() -> None:
@@ -115,9 +115,9 @@ class Learner:
         left = MOST_LETTERS
         for most in (SMALL, MOST_LETTERS):
             for name in [name for name in found if found[name][0] == "object"]:
-                room = _Room(min(most, left))
+                budget = _Budget(min(most, left))
                 with suppress(Exception):  # the value is not plain, or too large
-                    value, left = _plain(own[name], room), left - room.taken
+                    value, left = _plain(own[name], budget), left - budget.spent
                     found[name] = ["plain", value]
         return found
 
@@ -137,67 +137,67 @@ class Learner:
 
 
 @dataclass
-class _Room:
-    """The room for plain values, in characters as `EACH` counts them."""
+class _Budget:
+    """The budget for plain values, in characters as `VALUE_COST` counts them."""
 
     most: int
-    taken: int = 0
+    spent: int = 0
 
-    def take(self, letters: int) -> None:
-        self.taken += letters
-        if self.taken > self.most:
+    def spend(self, letters: int) -> None:
+        self.spent += letters
+        if self.spent > self.most:
             raise TypeError("more than can be sent")
 
 
-def _whole(number: int) -> int:
+def _int64(number: int) -> int:
     number = int.__int__(number)
     if not -(2**63) <= number < 2**63:
         raise TypeError("a number of more than 64 bits")
     return number
 
 
-SCALAR: dict[type, Callable] = {str: str.__str__, int: _whole, float: float.__float__}
+SCALAR: dict[type, Callable] = {str: str.__str__, int: _int64, float: float.__float__}
 BUILT_IN = (*SCALAR, list, tuple, set, frozenset, range, dict)
 
 
-def _plain(value: Any, room: _Room, depth: int = 0) -> Any:
+def _plain(value: Any, budget: _Budget, depth: int = 0) -> Any:
     """A value as the tests may see it: a number, a string, a tensor or array, or lists and dicts of these.
 
     Raises:
         TypeError: for anything else, or more than can be sent.
     """
-    room.take(EACH)
+    budget.spend(VALUE_COST)
     if value is None or type(value) in (bool, np.bool_):
         return None if value is None else bool(value)
     # Methods of a class that the learner wrote may never return, so they are not called: for a subclass of a
     # built-in type, that type's own methods are, and no other object of the learner's classes is a value.
     kind = next((kind for kind in BUILT_IN if issubclass(type(value), kind)), None)
     if kind in SCALAR:
-        room.take(str.__len__(value) if kind is str else 0)
+        budget.spend(str.__len__(value) if kind is str else 0)
         return SCALAR[kind](value)
     if kind:
-        return _plain_items(kind, value, room, depth + 1)
+        return _plain_items(kind, value, budget, depth + 1)
     if type(value).__module__ == "__main__":
         raise TypeError("a class of the learner's")
     if isinstance(value, numbers.Real):
-        return _whole(int(value)) if isinstance(value, numbers.Integral) else float(value)
-    if isinstance(value, np.ndarray) and value.size <= room.most:
+        return _int64(int(value)) if isinstance(value, numbers.Integral) else float(value)
+    if isinstance(value, np.ndarray) and value.size <= budget.most:
         value = torch.from_numpy(value.copy())
     if isinstance(value, Tensor) and value.dtype in DTYPES.values() and not unlike_others(value):
-        room.take(value.numel())
+        budget.spend(value.numel())
         return value.detach().cpu().clone()
     raise TypeError(f"{type(value).__name__} is no plain value")
 
 
-def _plain_items(kind: type, value: Any, room: _Room, depth: int) -> list | dict:
-    if depth > DEPTH or kind.__len__(value) * EACH > room.most:
+def _plain_items(kind: type, value: Any, budget: _Budget, depth: int) -> list | dict:
+    if depth > DEPTH or kind.__len__(value) * VALUE_COST > budget.most:
         raise TypeError("too deep, or too many values")
     if kind is not dict:
-        items = [_plain(item, room, depth) for item in kind.__iter__(value)]
+        items = [_plain(item, budget, depth) for item in kind.__iter__(value)]
         return sorted(items, key=str) if kind in (set, frozenset) else items
     made = {}
     for key, item in dict.items(value):
-        name = str(_plain(key, _Room(room.most), depth))
-        room.take(len(name))
-        made[name] = _plain(item, room, depth)
+        name = str(_plain(key, _Budget(budget.most), depth))
+        budget.spend(len(name))
+        made[name] = _plain(item, budget, depth)
     return made

@@ -40,40 +40,40 @@ def boxed_transformer(paths: list[Path], *, fill: bool, output: Path) -> str:
     torch.set_num_threads(1)  # a process with threads cannot fork safely
     checks.check("transformer", None)  # torch asks about the machine, which a box does not show
     with TemporaryDirectory(prefix="box-") as folder:
-        boxed = spawn_sandboxed(made, folder, LIMITS)
+        boxed = spawn_sandboxed(build_and_train, folder, LIMITS)
         try:
             boxed.connection.settimeout(None)
             deadline = time.monotonic() + LIMITS.seconds
             send(boxed.connection, {"notebooks": texts, "fill": fill}, deadline)
             answer = receive(boxed.connection, deadline)
-            said, state = str(answer["said"]), answer["state"]
+            printed, state = str(answer["said"]), answer["state"]
         except (WireError, PeerGoneError, KeyError, TypeError) as error:
             raise ValueError(f"the box: expected a model, got {type(error).__name__}: {error}") from None
         finally:
             terminate(boxed)
-    said = "".join(c if c.isprintable() or c == "\n" else " " for c in said)  # it goes to a terminal
+    printed = "".join(c if c.isprintable() or c == "\n" else " " for c in printed)  # it goes to a terminal
     if not state:
-        raise ValueError(said.strip())
-    said = said.rpartition("\nSaved.")[0]
+        raise ValueError(printed.strip())
+    printed = printed.rpartition("\nSaved.")[0]
     save(state, output)
-    return f"{said}\nSaved. Go on with: lessons translate --model {output} 421"
+    return f"{printed}\nSaved. Go on with: lessons translate --model {output} 421"
 
 
-def made(connection: socket.socket) -> None:
+def build_and_train(connection: socket.socket) -> None:
     """Run `checks.my_transformer` in the box; send what it prints, and the weights, or none if it failed."""
     torch.set_num_threads(1)
     job, state = receive(connection, time.monotonic() + LIMITS.seconds), {}
     os.chdir(HOME)
     for name, text in job["notebooks"].items():
         Path(name).write_text(text, encoding="utf-8")
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(io.StringIO()):
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
         try:
             checks.my_transformer(list(job["notebooks"]), fill=job["fill"], output="mine")
             state = load_model(Path("mine"))[0].state_dict()
         except Exception as error:
             print(f"{type(error).__name__}: {error}")
-    send(connection, {"said": said.getvalue(), "state": dict(state)}, time.monotonic() + LIMITS.seconds)
+    send(connection, {"said": printed.getvalue(), "state": dict(state)}, time.monotonic() + LIMITS.seconds)
 
 
 def save(state: dict[str, Any], output: Path) -> None:

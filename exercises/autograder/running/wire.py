@@ -65,7 +65,7 @@ def send(connection: socket.socket, value: Any, deadline: float) -> None:
     if len(header) > HEADER_BYTES:
         raise WireError(f"value: expected at most {HEADER_BYTES:,} bytes beside tensors, got {len(header):,}")
     for part in (LENGTHS.pack(len(header), size) + header, *map(_bytes_of, frame.tensors)):
-        with _in_time(connection, deadline, "read"):
+        with _within_deadline(connection, deadline, "read"):
             connection.sendall(part)  # the deadline is that of all parts together
 
 
@@ -98,7 +98,7 @@ class _Frame:
         self.tensors: list[Tensor] = []
         self.left = memoryview(data)
 
-    def one_more(self, depth: int) -> None:
+    def count_value(self, depth: int) -> None:
         self.values += 1
         if self.values > VALUES:
             raise WireError(f"value: expected at most {VALUES:,} values in all")
@@ -115,7 +115,7 @@ def _is_scalar(value: Any) -> bool:
 
 def _encoded(value: Any, frame: _Frame, depth: int) -> Any:
     """A value in the form that it has in the header."""
-    frame.one_more(depth)
+    frame.count_value(depth)
     if _is_scalar(value):
         return value
     if type(value) in (list, tuple):
@@ -144,7 +144,7 @@ def _bytes_of(tensor: Tensor) -> memoryview:
 
 def _decoded(encoded: Any, frame: _Frame, depth: int) -> Any:
     """The value that a header describes."""
-    frame.one_more(depth)
+    frame.count_value(depth)
     if _is_scalar(encoded):
         return encoded
     if type(encoded) is list:
@@ -186,7 +186,7 @@ def _read(connection: socket.socket, size: int, deadline: float) -> bytearray:
     found = bytearray(size)
     left = memoryview(found)
     while left:
-        with _in_time(connection, deadline, "answer"):
+        with _within_deadline(connection, deadline, "answer"):
             got = connection.recv_into(left)
         if not got:
             raise PeerGoneError("the other process has ended")
@@ -195,7 +195,7 @@ def _read(connection: socket.socket, size: int, deadline: float) -> bytearray:
 
 
 @contextmanager
-def _in_time(connection: socket.socket, deadline: float, what: str) -> Iterator[None]:
+def _within_deadline(connection: socket.socket, deadline: float, what: str) -> Iterator[None]:
     """Wait for the peer until the deadline and no longer, even if it sends or takes a byte at a time."""
     seconds = deadline - time.monotonic()
     try:

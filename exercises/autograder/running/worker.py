@@ -19,7 +19,7 @@ from exercises.autograder.running.runner import Cell
 from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 
 ROOT = Path(__file__).resolve().parents[3]
-START = 120.0  # seconds for starting Python and importing torch on a slow machine
+START_SECONDS = 120.0  # seconds for starting Python and importing torch on a slow machine
 # Python is told to take nothing from its environment; it finds the autograder by this file's path.
 PROGRAM = """
 import sys
@@ -42,7 +42,7 @@ class Worker:
 
     def __init__(self):
         self._process: subprocess.Popen | None = None
-        self._line: socket.socket
+        self._forker: socket.socket
         self._folder = TemporaryDirectory(prefix="box-", ignore_cleanup_errors=True)
 
     def close(self) -> None:
@@ -52,7 +52,7 @@ class Worker:
 
     def _stop(self) -> None:
         if self._process:
-            self._line.close()
+            self._forker.close()
             self._process.kill()
             self._process.wait()
             self._process = None
@@ -74,14 +74,14 @@ class Worker:
         with ours:
             with theirs:
                 try:
-                    socket.send_fds(self._line, [json.dumps(request).encode()], [theirs.fileno()])
+                    socket.send_fds(self._forker, [json.dumps(request).encode()], [theirs.fileno()])
                 except OSError as error:  # it was alive when it was polled
                     raise WorkerError(f"the forking process: {error}") from None
             notes = yield from self._outcomes(ours, cells, limits)
-        took = self._heard(limits.seconds + START)
-        if "error" in took:
-            raise WorkerError(took["error"])
-        yield took | notes
+        reply = self._receive(limits.seconds + START_SECONDS)
+        if "error" in reply:
+            raise WorkerError(reply["error"])
+        yield reply | notes
 
     def _outcomes(
         self, tests: socket.socket, cells: list[Cell], limits: Limits
@@ -106,18 +106,18 @@ class Worker:
         if self._process and self._process.poll() is None:
             return
         self._stop()
-        self._line, theirs = socket.socketpair()
+        self._forker, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-I", "-c", PROGRAM, str(theirs.fileno()), str(ROOT)]
             files = [theirs.fileno()]
             environment = _environment(self._folder.name)
             self._process = subprocess.Popen(command, env=environment, pass_fds=files, cwd="/")
-        self._heard(START)
+        self._receive(START_SECONDS)
 
-    def _heard(self, seconds: float) -> dict:
+    def _receive(self, seconds: float) -> dict:
         """The next message of the forking process."""
         try:
-            return receive(self._line, time.monotonic() + seconds)
+            return receive(self._forker, time.monotonic() + seconds)
         except (PeerGoneError, WireError) as error:
             raise WorkerError(f"the forking process: {error}") from None
 
