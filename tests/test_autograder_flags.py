@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from exercises import release
 from exercises.autograder.result import Flag
-from exercises.autograder.running.flags import ORDINARY, SOLVES, WATCHED, LibraryCallRecorder, answered, seen
+from exercises.autograder.running.flags import ORDINARY, SOLVES, WATCHED, LibraryCallRecorder, scan, tasks_of
 from tests.submissions import read
 from transformer_lessons import checks
 
@@ -31,7 +31,7 @@ LAYER_NORM = "ps05-2-layer-norm-answer"
 
 def test_the_tables_name_what_there_is():
     """A function that torch renames, or a task that the checks rename, would be watched for in vain."""
-    asked = set().union(*(tasks for given in GIVEN.values() for tasks in answered(given).values()))
+    asked = set().union(*(tasks for given in GIVEN.values() for tasks in tasks_of(given).values()))
     assert SOLVES.keys() | ORDINARY.keys() <= {*checks.tasks()}
     assert SOLVES.keys() <= asked | {"rms_norm"}  # which is for readers of chapter 9, in no assignment
     rooms = (F, torch.optim, torch.amp, importlib.import_module("torch.nn.attention.flex_attention"))
@@ -55,14 +55,14 @@ SEEN = [
 
 @pytest.mark.parametrize(("kind", "text"), SEEN)
 def test_the_package_and_a_librarys_answer_are_seen(kind, text):
-    assert {flag.kind for flag in seen([(LAYER_NORM, text)], PS05, [])} == {kind}
-    own = {flag.kind for flag in seen([(None, text)], PS05, [])}
+    assert {flag.kind for flag in scan([(LAYER_NORM, text)], PS05, [])} == {kind}
+    own = {flag.kind for flag in scan([(None, text)], PS05, [])}
     assert own == ({kind} - {"library"}), "who compares does what the course asks for"
 
 
 def test_what_one_cell_imports_is_seen_where_an_answer_uses_it():
     for own, used in {"import timm as t": "t.Llama", "from timm import Llama": "Llama(3)"}.items():
-        flags = seen([(None, own), (LAYER_NORM, used)], PS05, [])
+        flags = scan([(None, own), (LAYER_NORM, used)], PS05, [])
         assert [(flag.kind, flag.cell) for flag in flags] == [("library", LAYER_NORM)]
 
 
@@ -80,7 +80,7 @@ HONEST = [
 
 @pytest.mark.parametrize(("given", "answer", "own"), HONEST)
 def test_honest_work_is_left_alone(given, answer, own):
-    assert seen([("a-answer", answer), (None, own)], given, []) == []
+    assert scan([("a-answer", answer), (None, own)], given, []) == []
 
 
 def test_a_flag_says_where_and_a_thing_is_said_once_in_a_cell():
@@ -88,21 +88,21 @@ def test_a_flag_says_where_and_a_thing_is_said_once_in_a_cell():
     text = f"\n\nx = 3\n%time\nimport {taken}  # \x1b[31mred\n!ls\nimport {taken}"
     said = f"Takes {taken}, which the assignment does not hand over."
     line = f"import {taken}  # �[31mred"
-    assert seen([(LAYER_NORM, text)], PS05, []) == [Flag("package", said, LAYER_NORM, line)]
-    (long,) = seen([(None, f"import transformer_lessons.a{'b' * 999}")], {}, [])
+    assert scan([(LAYER_NORM, text)], PS05, []) == [Flag("package", said, LAYER_NORM, line)]
+    (long,) = scan([(None, f"import transformer_lessons.a{'b' * 999}")], {}, [])
     assert len(long.line) == 200
     assert len(long.text) < 300
-    assert len(seen([(f"{n}-answer", f"import {taken}") for n in range(500)], PS05, [])) == 100
+    assert len(scan([(f"{n}-answer", f"import {taken}") for n in range(500)], PS05, [])) == 100
 
 
 def test_an_answer_that_stands_elsewhere_is_seen():
     handed_out = "def layer_norm(x):\n    raise NotImplementedError('your answer goes here')"
     own = "def layer_norm(x):\n    return x" + ".mT" * 900
-    [flag] = seen([(LAYER_NORM, handed_out), (None, own)], PS05, [])
+    [flag] = scan([(LAYER_NORM, handed_out), (None, own)], PS05, [])
     assert (flag.kind, flag.cell) == ("elsewhere", LAYER_NORM)
     assert "layer_norm" in flag.text
     for left_alone in ([(LAYER_NORM, own), (None, own)], [(LAYER_NORM, handed_out)], [(None, own)]):
-        assert seen(left_alone, PS05, []) == []
+        assert scan(left_alone, PS05, []) == []
 
 
 def test_any_text_is_read():
@@ -111,7 +111,7 @@ def test_any_text_is_read():
     for text in (*deep, *odd):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            assert seen([(LAYER_NORM, text), (None, text)], PS05, []) == []
+            assert scan([(LAYER_NORM, text), (None, text)], PS05, []) == []
 
 
 # --- Where the learner's code runs -----------------------------------------------------------------------------
@@ -187,8 +187,8 @@ def note(name="layer_norm", line="") -> dict:
 
 def test_notes_become_flags():
     said = "When it ran: torch's layer_norm, which does all or most of what layer_norm asks for."
-    assert seen([], PS05, [note()]) == [Flag("library", said)]
-    assert seen([], PS01, [note()]) == []
+    assert scan([], PS05, [note()]) == [Flag("library", said)]
+    assert scan([], PS01, [note()]) == []
 
 
 def test_whose_line_it_is_decides():
@@ -196,19 +196,19 @@ def test_whose_line_it_is_decides():
     calls = "    return F.cross_entropy(a, b)"
     noted = [note(name="cross_entropy", line=calls.strip())]
     for cell, kinds in (("ps07-2-loss-answer", ["library"]), ("ps07-3-answer", []), (None, [])):
-        flags = seen([("ps07-2-rate-answer", "pass"), (cell, f"def f(a, b):\n{calls}")], PS07, noted)
+        flags = scan([("ps07-2-rate-answer", "pass"), (cell, f"def f(a, b):\n{calls}")], PS07, noted)
         assert [(flag.kind, flag.cell) for flag in flags] == [(kind, cell) for kind in kinds]
 
 
 def test_what_is_no_note_is_left_out():
     others = note() | {"more": ""}, note(name=[]), note(name="LayerNorm"), note(line="x" * 201)
     for one in (None, "call", {}, *others):
-        assert seen([], PS05, one) == seen([], PS05, [one]) == [], one
+        assert scan([], PS05, one) == scan([], PS05, [one]) == [], one
 
 
 def test_notes_are_bounded():
-    assert seen([], PS05, [note(name="os.system")] * 100 + [note()]) == []
-    (flag,) = seen([], PS05, [note(line="\x1b[0m\ud800\n<b>")])
+    assert scan([], PS05, [note(name="os.system")] * 100 + [note()]) == []
+    (flag,) = scan([], PS05, [note(line="\x1b[0m\ud800\n<b>")])
     assert flag.line == "�[0m��<b>"
     with LibraryCallRecorder() as recorder:
         recorder.notes += [note(name=str(number)) for number in range(100)]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from exercises import release
 from exercises.autograder.course.folders import Course
 from exercises.autograder.rehearse import renamed
-from exercises.autograder.running.flags import answered
+from exercises.autograder.running.flags import tasks_of
 from exercises.autograder.similarity import OWN, of_course, of_two, own_runs, pairs, shares, side_by_side
 from tests.checks.answers import MODULES
 from tests.rewording import reworded
@@ -53,7 +53,7 @@ def code_of(assignment: str) -> dict[str, str]:
 @cache
 def ways(assignment: str) -> dict[str, list[str]]:
     """Of each answer in code what somebody may write: first the master's, then others, wrong ones too."""
-    tasks = answered(handed(assignment))
+    tasks = tasks_of(handed(assignment))
     found = {}
     for name, text in code_of(assignment).items():
         right = (module.RIGHT.get(task, ()) for task in tasks.get(name, ()) for module in MODULES)

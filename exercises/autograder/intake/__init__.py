@@ -16,7 +16,7 @@ from dateutil.parser import parse
 from dateutil.tz import gettz
 from nbformat import NotebookNode
 
-from exercises.autograder.intake.cells import CannotBeGraded, cells_of, content_of, normalize_source, shown
+from exercises.autograder.intake.cells import CannotBeGraded, cells_of, clip, content_of, normalize_source
 from exercises.autograder.intake.files import Upload, unpacked, uploads
 from exercises.autograder.intake.names import Sender, sender_of
 from exercises.autograder.intake.repair import Catalogue, Released, mended
@@ -110,7 +110,7 @@ def _arrival(source: Path, upload: Upload, catalogue: Catalogue, roster: Mapping
     except CannotBeGraded as error:
         arrival.quarantine(str(error))
     except Exception as error:
-        what = f"{type(error).__name__}: {shown(str(error), most=80)}"
+        what = f"{type(error).__name__}: {clip(str(error), most=80)}"
         arrival.quarantine(f"The file could not be read ({what}). Tell your instructor.")
     return arrival
 
@@ -133,7 +133,7 @@ def _read(arrival: Arrival, upload: Upload, catalogue: Catalogue) -> None:
 
 
 def _for_people(source: Path, parts: tuple[str, ...]) -> str:
-    path = "/".join(shown(part, len(part)) for part in parts)
+    path = "/".join(clip(part, len(part)) for part in parts)
     if source.is_dir() or not parts or parts == (source.name,):
         return path or source.name
     return f"{source.name}: {path}"
@@ -147,7 +147,7 @@ def _put_time(arrival: Arrival, time: bytes) -> None:
         in_utc(text if is_plain else "")
         arrival.timestamp = text
     except ValueError:
-        arrival.repairs += (f"Its {TIMESTAMP} holds no time: “{shown(text)}”.",)
+        arrival.repairs += (f"Its {TIMESTAMP} holds no time: “{clip(text)}”.",)
 
 
 def in_utc(text: str) -> datetime:
@@ -181,7 +181,7 @@ def _settle(arrivals: list[Arrival], catalogue: Catalogue) -> None:
     for (student, assignment), group in groups.items():
         names = sorted({arrival.sender.raw for arrival in group})
         if len(names) > 1:
-            several = " and ".join(f"“{shown(name)}”" for name in names)
+            several = " and ".join(f"“{clip(name)}”" for name in names)
             for arrival in group:
                 arrival.quarantine(f"{several} would all be called “{student}”. Give them other names.")
         elif len(group) > 1:

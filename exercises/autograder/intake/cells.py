@@ -61,17 +61,17 @@ def too_large(size: int) -> str:
     )
 
 
-def shown(text: str, most: int = 40) -> str:
+def clip(text: str, most: int = 40) -> str:
     """The beginning of somebody else's text, fit for a message: without line breaks and the like."""
     return "".join(letter if letter.isprintable() else "�" for letter in text[:most].strip())
 
 
 def _what_is_broken(text: str, error: Exception) -> str:
     if not text.lstrip().startswith("{"):
-        return f"The file is no notebook: it begins with “{shown(text.lstrip())}”. {AGAIN}"
+        return f"The file is no notebook: it begins with “{clip(text.lstrip())}”. {AGAIN}"
     if "Unterminated" in str(error) or getattr(error, "pos", 0) >= len(text.rstrip()) - 1:
         return f"The file breaks off after {len(text):,} characters. {AGAIN}"
-    return f"The file is damaged: {shown(str(error), most=80)}. {AGAIN}"
+    return f"The file is damaged: {clip(str(error), most=80)}. {AGAIN}"
 
 
 @dataclass(eq=False)
@@ -106,7 +106,7 @@ def normalize_source(text: str) -> str:
     return "\n".join(line.rstrip() for line in lines).strip()
 
 
-def whole(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The text without lone halves of characters (JSON can express them), which no file can hold."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
@@ -170,7 +170,7 @@ def _cell(number: int, cell: object, notes: list[str]) -> Cell:
 def _joined(lines: object) -> str | None:
     """The text from a string or a list of lines; None if it is neither."""
     lines = lines if isinstance(lines, list) else [lines]
-    return whole("".join(lines)) if all(isinstance(line, str) for line in lines) else None
+    return replace_surrogates("".join(lines)) if all(isinstance(line, str) for line in lines) else None
 
 
 def _plots(cell: dict) -> tuple[dict, ...]:

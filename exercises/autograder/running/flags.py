@@ -17,18 +17,18 @@ from typing import Any
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 
-from exercises.autograder.intake.cells import shown
+from exercises.autograder.intake.cells import clip
 from exercises.autograder.result import Flag
 
 PARSED = 100_000  # characters of the longest cell that is parsed
 MAGIC = re.compile(r"^(\s*)[%!].*$", re.MULTILINE)
 TASK = re.compile(r"checks\.(?:check|require)\(\s*\"(\w+)\"")
-LINE = 200  # the longest line or name in a flag or a note
-MOST = 100  # the most flags, and the most notes
+LIMIT = 200  # the longest line or name in a flag or a note
+MOST_FLAGS = 100  # the most flags, and the most notes
 FRAMES = 500  # the most stack frames searched for a cell
 
 # Libraries with ready-made models, layers, decoders and scores. Not einops: it only moves axes.
-READY = set(
+READY_MADE = set(
     "evaluate fairseq flash_attn keras nltk rotary_embedding_torch sacrebleu tensorflow timm torchmetrics "
     "torchtext torchtune transformers x_transformers xformers".split()
 )
@@ -36,14 +36,14 @@ READY = set(
 PACKAGE = "transformer_lessons"
 CHECKS = f"{PACKAGE}.checks"
 MODULES = {PACKAGE, CHECKS}  # modules that may be imported, and what may be used of them:
-OPEN = {
+ALLOWED = {
     f"{PACKAGE}.__version__",
     *(f"{CHECKS}.{name}" for name in ("check", "require", "tasks", "Report")),
     *(f"{CHECKS}.{name}" for name in ("try_in_translator", "my_transformer")),
 }
 
 
-def seen(cells: Iterable[tuple[str | None, str]], given: Mapping[str, str], notes: Any) -> list[Flag]:
+def scan(cells: Iterable[tuple[str | None, str]], given: Mapping[str, str], notes: Any) -> list[Flag]:
     """What a person should look at in a submission: for each cell, each thing once, at its first line.
 
     Args:
@@ -56,29 +56,29 @@ def seen(cells: Iterable[tuple[str | None, str]], given: Mapping[str, str], note
     imports = (_parsed(text) for cell, text in given.items() if cell.endswith("imports"))
     handed_over = [name for tree in imports if tree for name in _imported(tree)]
     names = dict(handed_over + [name for *_, tree in trees for name in _imported(tree)])
-    allowed = OPEN | {full for _, full in handed_over} - MODULES
+    allowed = ALLOWED | {full for _, full in handed_over} - MODULES
     flags: dict[tuple, Flag] = {}
     for cell, lines, tree in trees:
-        for number, full in sorted(_taken(tree, names)):
-            if said := _about(full, allowed, is_answer=bool(cell)):
+        for number, full in sorted(_used_names(tree, names)):
+            if found := _judge_use(full, allowed, is_answer=bool(cell)):
                 flags.setdefault(
-                    (cell, *said), Flag(*said, cell, shown("".join(lines[number - 1 : number]), LINE))
+                    (cell, *found), Flag(*found, cell, clip("".join(lines[number - 1 : number]), LIMIT))
                 )
-    for cell, name in _elsewhere([(cell, tree) for cell, _, tree in trees]):
-        text = f"Left open here, where it counts: {shown(name, LINE)}, which a cell of the student's own defines."
+    for cell, name in _answered_elsewhere([(cell, tree) for cell, _, tree in trees]):
+        text = f"Left open here, where it counts: {clip(name, LIMIT)}, which a cell of the student's own defines."
         flags["elsewhere", name] = Flag("elsewhere", text, cell)
-    tasks = answered(given)
-    kept = [note for note in notes[:MOST] if _is_note(note)] if type(notes) is list else []
+    tasks = tasks_of(given)
+    kept = [note for note in notes[:MOST_FLAGS] if _is_note(note)] if type(notes) is list else []
     for note in kept:
-        where = (cell for cell, lines, _ in trees if note["line"] in (line.strip()[:LINE] for line in lines))
+        where = (cell for cell, lines, _ in trees if note["line"] in (line.strip()[:LIMIT] for line in lines))
         cell = next(where, None) if note["line"] else None
         asked = tasks.get(cell) or set(TASK.findall("\n".join(given.values())))
-        if text := _about_call(note["name"], asked):
-            flags.setdefault((cell, text), Flag("library", text, cell, shown(note["line"], LINE)))
-    return list(flags.values())[:MOST]
+        if text := _judge_call(note["name"], asked):
+            flags.setdefault((cell, text), Flag("library", text, cell, clip(note["line"], LIMIT)))
+    return list(flags.values())[:MOST_FLAGS]
 
 
-def answered(given: Mapping[str, str]) -> dict[str, set[str]]:
+def tasks_of(given: Mapping[str, str]) -> dict[str, set[str]]:
     """The tasks of each answer cell: those that are checked in cells whose ids begin like its own.
 
     Args:
@@ -118,7 +118,7 @@ def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
                 yield alias.asname or alias.name, f"{node.module}.{alias.name}"
 
 
-def _taken(tree: ast.Module, names: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+def _used_names(tree: ast.Module, names: Mapping[str, str]) -> Iterator[tuple[int, str]]:
     """The line and the full name of everything that is imported, or used by an imported name."""
     for node in ast.walk(tree):
         match node:
@@ -132,7 +132,7 @@ def _taken(tree: ast.Module, names: Mapping[str, str]) -> Iterator[tuple[int, st
                 yield node.lineno, f"{names[of.id]}.{node.attr}"
 
 
-def _elsewhere(trees: Iterable[tuple[str | None, ast.Module]]) -> Iterator[tuple[str, str]]:
+def _answered_elsewhere(trees: Iterable[tuple[str | None, ast.Module]]) -> Iterator[tuple[str, str]]:
     """The cell and name of answers that still raise as handed out, although an own cell defines them."""
     found: dict[str, dict[str | None, bool]] = {}
     for cell, tree in trees:
@@ -145,21 +145,21 @@ def _elsewhere(trees: Iterable[tuple[str | None, ast.Module]]) -> Iterator[tuple
             yield from ((cell, name) for cell, is_open in places.items() if cell and is_open)
 
 
-def _about(full: str, allowed: set[str], *, is_answer: bool) -> tuple[str, str] | None:
+def _judge_use(full: str, allowed: set[str], *, is_answer: bool) -> tuple[str, str] | None:
     """The kind and text of the flag for a used name, or None; outside answers, any library may be used."""
     root = full.split(".")[0]
-    if root in READY and is_answer:
+    if root in READY_MADE and is_answer:
         return "library", f"Uses {root}, which may have it ready-made."
     is_open = full in MODULES or any(f"{full}.".startswith(f"{name}.") for name in allowed)
     if root != PACKAGE or is_open:
         return None
-    return "package", f"Takes {shown(full, LINE)}, which the assignment does not hand over."
+    return "package", f"Takes {clip(full, LIMIT)}, which the assignment does not hand over."
 
 
 def _is_note(note: Any) -> bool:
     if type(note) is not dict or note.keys() != {"name", "line"}:
         return False
-    return all(type(value) is str and len(value) <= LINE for value in note.values())
+    return all(type(value) is str and len(value) <= LIMIT for value in note.values())
 
 
 # ---- What solves a task
@@ -194,7 +194,7 @@ ORDINARY = {
 WATCHED = set().union(*SOLVES.values())
 
 
-def _about_call(name: str, tasks: Collection[str]) -> str:
+def _judge_call(name: str, tasks: Collection[str]) -> str:
     """The text of the flag for a watched call; "" if it solves no task, or one task is about using it."""
     those = sorted(task for task in tasks if name in SOLVES.get(task, ()))
     if not those or any(name in ORDINARY.get(task, ()) for task in tasks):
@@ -219,12 +219,12 @@ class LibraryCallRecorder(TorchFunctionMode):
 
     def __init__(self):
         super().__init__()
-        self.notes: list[dict[str, str]] = []  # see `flags.seen`
+        self.notes: list[dict[str, str]] = []  # see `scan`
         self._known: set[str] = set()
         self._handles: list = []
 
     def __enter__(self):
-        steps = register_optimizer_step_pre_hook(lambda optimizer, *_: self._calls(type(optimizer).__name__))
+        steps = register_optimizer_step_pre_hook(lambda optimizer, *_: self._note(type(optimizer).__name__))
         self._handles.append(steps)
         return super().__enter__()
 
@@ -232,19 +232,19 @@ class LibraryCallRecorder(TorchFunctionMode):
         self._handles.pop().remove()
         return super().__exit__(*error)
 
-    def _calls(self, name: str) -> None:
+    def _note(self, name: str) -> None:
         self._known.add(name)
         # A GradScaler calls only kernels; an overload's name has a suffix after a dot.
         whole = "GradScaler" if name.startswith("_amp_") else name.partition(".")[0]
         if whole in WATCHED:
-            note = {"name": whole, "line": _line_of(sys._getframe(1))[:LINE]}
-            if len(self.notes) < MOST and note not in self.notes:
+            note = {"name": whole, "line": _line_of(sys._getframe(1))[:LIMIT]}
+            if len(self.notes) < MOST_FLAGS and note not in self.notes:
                 self.notes.append(note)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         name = getattr(func, "__name__", None)
         if type(name) is str and name not in self._known:
-            self._calls(name)
+            self._note(name)
         return func(*args, **(kwargs or {}))
 
 

@@ -22,7 +22,7 @@ from exercises.autograder.running.inert import sanitize
 from exercises.autograder.running.notebook import MasterCell
 from transformer_lessons.tools.submission import grade_id
 
-DECIDE = ("box", "running")
+DECISIVE_FOLDERS = ("box", "running")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Job:
     def key(self) -> str:
         """A digest that changes with everything that may change the marks, not with the course's prose."""
         cells = [cell for cell in self.master if cell.type == "code" or cell.is_graded or cell.is_answer]
-        rest = (asdict(self.limits), self.isolation, notebook.versions(), _grader())
+        rest = (asdict(self.limits), self.isolation, notebook.versions(), _grader_digest())
         return _digest([self.submission, [asdict(cell) for cell in cells], *rest])
 
 
@@ -67,44 +67,44 @@ def run(job: Job) -> Outcome:
     Raises:
         WorkerError: if the box cannot be made, or its processes break the protocol.
     """
-    made = nbformat.v4.reads(job.notebook)  # checked at the intake
-    _in_the_masters_words(made, job.master)
-    result = notebook.run(made, job.master, job.limits, job.isolation)
-    sources = {grade_id(cell): cell.source for cell in made.cells}
+    submission = nbformat.v4.reads(job.notebook)  # checked at the intake
+    _restore_master_cells(submission, job.master)
+    result = notebook.run(submission, job.master, job.limits, job.isolation)
+    sources = {grade_id(cell): cell.source for cell in submission.cells}
     handed_out = {cell.name: cell.source for cell in job.master if cell.is_answer}
     same = (name for name, source in handed_out.items() if sources.get(name) == source)
-    unanswered = tuple(name for name in same if name not in _beside_own_words(made))
+    unanswered = tuple(name for name in same if name not in _next_to_own_text(submission))
     by_hand = [cell.name for cell in job.master if cell.is_answer and cell.is_graded]
     scores = {cell.cell: cell.earned for cell in result.cells}
     scores |= {name: 0.0 if name in unanswered else None for name in by_hand}
     answers = {name: _digest(sources[name]) for name in by_hand if name in sources}
-    sanitize(made)  # last, as whether an answer was touched depends on the student's own text
+    sanitize(submission)  # last, as whether an answer was touched depends on the student's own text
     about = {"key": job.key, "submission": job.submission, "answers": answers}
-    return Outcome(replace(result, **about), nbformat.writes(made), scores, unanswered)
+    return Outcome(replace(result, **about), nbformat.writes(submission), scores, unanswered)
 
 
-def _beside_own_words(made: NotebookNode) -> set[str | None]:
+def _next_to_own_text(submission: NotebookNode) -> set[str | None]:
     """Answers in words with a text of the student's own right before or after, which may be the answer."""
     found: set[str | None] = set()
-    for pair in pairwise(made.cells):
+    for pair in pairwise(submission.cells):
         names = {grade_id(cell) for cell in pair}
         if None in names and all(cell.cell_type == "markdown" for cell in pair):
             found |= names
     return found
 
 
-def _in_the_masters_words(made: NotebookNode, master: tuple[MasterCell, ...]) -> None:
+def _restore_master_cells(submission: NotebookNode, master: tuple[MasterCell, ...]) -> None:
     """Give each cell that nbgrader knows the master's metadata and text; answers keep their own text."""
     known = {cell.name: cell for cell in master}
-    for cell in made.cells:
-        if of_master := known.get(grade_id(cell)):
-            about = cell.metadata.nbgrader
-            about.locked = of_master.locked
-            about.grade, about.solution = of_master.is_graded, of_master.is_answer
-            if of_master.is_graded:
-                about.points = of_master.points
-            if of_master.locked:
-                cell.source = of_master.source
+    for cell in submission.cells:
+        if original := known.get(grade_id(cell)):
+            metadata = cell.metadata.nbgrader
+            metadata.locked = original.locked
+            metadata.grade, metadata.solution = original.is_graded, original.is_answer
+            if original.is_graded:
+                metadata.points = original.points
+            if original.locked:
+                cell.source = original.source
 
 
 def _digest(value: Any) -> str:
@@ -112,9 +112,9 @@ def _digest(value: Any) -> str:
 
 
 @cache
-def _grader() -> str:
+def _grader_digest() -> str:
     """A digest of the source code that decides marks: the course's checks, and what runs students' code."""
     autograder = Path(__file__).parents[1]
-    folders = [Path(transformer_lessons.__file__).parent, *(autograder / name for name in DECIDE)]
+    folders = [Path(transformer_lessons.__file__).parent, *(autograder / name for name in DECISIVE_FOLDERS)]
     files = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()

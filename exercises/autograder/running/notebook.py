@@ -20,7 +20,7 @@ from nbgrader.api import Gradebook
 
 import transformer_lessons
 from exercises.autograder.box.confine import Limits
-from exercises.autograder.intake.cells import whole
+from exercises.autograder.intake.cells import replace_surrogates
 from exercises.autograder.result import CellResult, Flag, Result, rebuilt
 from exercises.autograder.running import flags
 from exercises.autograder.running.inert import inert_output, is_picture
@@ -78,18 +78,18 @@ def run(notebook: NotebookNode, master: tuple[MasterCell, ...], limits: Limits, 
         isolation: "full", or "none" to run it unprotected and say so in the result.
     """
     cells = _cells(notebook, {cell.name: cell for cell in master})
-    outcomes, took = _outcomes([cell for cell, _ in cells], limits, isolation)
-    found, noticed = _settled(cells, outcomes, limits.output)
+    outcomes, summary = _outcomes([cell for cell, _ in cells], limits, isolation)
+    found, noticed = _apply_outcomes(cells, outcomes, limits.output)
     given = {cell.name: cell.source for cell in master if cell.locked and cell.type == "code"}
     code = [(grade_id(cell), cell.source) for cell in notebook.cells if cell.cell_type == "code"]
-    noticed += flags.seen([cell for cell in code if cell[0] not in given], given, took["notes"])
+    noticed += flags.scan([cell for cell in code if cell[0] not in given], given, summary["notes"])
     return Result(
         "",
         "",
         tuple(found),
         tuple(noticed),
         isolation=isolation,
-        seconds=round(took["seconds"], 3),
+        seconds=round(summary["seconds"], 3),
         versions=versions(),
     )
 
@@ -102,12 +102,12 @@ def _outcomes(cells: list[Cell], limits: Limits, isolation: str) -> tuple[list[d
     """
     for _ in range(2):
         forking = worker(threading.get_ident())
-        *outcomes, took = forking.grade(cells, limits, isolated=isolation == "full")
-        heard = {outcome["cell"] for outcome in outcomes}
+        *outcomes, summary = forking.grade(cells, limits, isolated=isolation == "full")
+        reported = {outcome["cell"] for outcome in outcomes}
         tests = {number for number, cell in enumerate(cells) if cell.role == "test"}
-        if tests <= heard or took["seconds"] > limits.seconds / 2:
+        if tests <= reported or summary["seconds"] > limits.seconds / 2:
             break
-    return outcomes, took
+    return outcomes, summary
 
 
 @cache
@@ -144,7 +144,7 @@ def _cells(notebook: NotebookNode, master: dict[str, MasterCell]) -> list[tuple[
     return found
 
 
-def _settled(cells: list, outcomes: list[dict], room: int) -> tuple[list[CellResult], list[Flag]]:
+def _apply_outcomes(cells: list, outcomes: list[dict], room: int) -> tuple[list[CellResult], list[Flag]]:
     """Put outputs into the notebook, tests' first, as room may run out; return points and flags."""
     tests = [number for number, (cell, _) in enumerate(cells) if cell.role == "test"]
     found = {n: CellResult(cells[n][0].id, 0.0, cells[n][0].points, "missing") for n in tests}
@@ -187,7 +187,7 @@ def _decoded(text: str) -> list:
     """A list of what should be outputs; the learner's process may have sent anything."""
     try:
         # Decoded twice, because an escape can express half a character, which no file can hold.
-        found = json.loads(whole(json.dumps(json.loads(text), ensure_ascii=False)))
+        found = json.loads(replace_surrogates(json.dumps(json.loads(text), ensure_ascii=False)))
     except (ValueError, RecursionError):
         found = None
     return found if isinstance(found, list) else ["unreadable"]

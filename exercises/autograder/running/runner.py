@@ -94,8 +94,8 @@ class TestRunner:
                     outcome["result"] = asdict(CellResult(cell.id, 0.0, cell.points, "timeout"))
             else:
                 if cell.role == "instructor":
-                    self._run_locally(cell)
-                outcome = self._run_test(cell) if cell.role == "test" else {"outputs": self._run_remotely(cell)}
+                    self._run_local(cell)
+                outcome = self._run_test(cell) if cell.role == "test" else {"outputs": self._run_remote(cell)}
             yield {"cell": number, **outcome}
         yield {"notes": self._notes()}
 
@@ -109,7 +109,7 @@ class TestRunner:
 
     # The learner's process
 
-    def _run_remotely(self, cell: Cell) -> str:
+    def _run_remote(self, cell: Cell) -> str:
         """Run a cell in the learner's process; return its outputs as JSON, which is not to be trusted."""
         try:
             connection = self._learner()
@@ -157,7 +157,7 @@ class TestRunner:
 
     # The tests
 
-    def _run_locally(self, cell: Cell) -> None:
+    def _run_local(self, cell: Cell) -> None:
         """Run a cell of the instructor's for what it defines; tests will report what is missing then."""
         quiet, limit = io.StringIO(), time_limit(self._seconds(), _TestTimeLimitError)
         with suppress(BaseException), redirect_stdout(quiet), redirect_stderr(quiet), limit:
