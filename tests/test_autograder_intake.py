@@ -122,7 +122,7 @@ def only(outcomes: dict) -> Arrival:
 def test_what_a_path_says(path, student, said, order, late):
     sender = sender_of(tuple(path.split("/")), ASSIGNMENTS)
     assert sender.student == (student and safe_id(student))
-    assert (list(sender.said), sender.order, sender.late) == (said, order, late)
+    assert (list(sender.claimed), sender.order, sender.late) == (said, order, late)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_single_notebook(folder):
     assert (one.student, one.assignment, one.path) == ("ann", PS01, f"ann__{PS01}.ipynb")
     assert (one.repairs, one.timestamp, one.late) == ((), None, False)
     assert [cell.source for cell in one.notebook.cells].count("mine = 1") == 10
-    assert only(taken(root / "Untitled.ipynb")).reason == intake.WHOSE
+    assert only(taken(root / "Untitled.ipynb")).reason == intake.NO_STUDENT
 
 
 def test_nbgraders_folder(folder):

@@ -93,7 +93,7 @@ def assert_nothing_is_lost(submitted: dict, mended, released):
 
 def repair(notebook: dict, released) -> tuple[nbformat.NotebookNode, tuple[str, ...]]:
     cells, notes = cells_of(notebook)
-    mended, sentences = repairs.mended(cells, repairs.Released(released))
+    mended, sentences = repairs.repair_notebook(cells, repairs.Released(released))
     return mended, (*notes, *sentences)
 
 

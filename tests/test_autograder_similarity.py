@@ -17,7 +17,7 @@ from exercises import release
 from exercises.autograder.course.folders import Course
 from exercises.autograder.rehearse import renamed
 from exercises.autograder.running.flags import tasks_of
-from exercises.autograder.similarity import OWN, of_course, of_two, own_runs, pairs, shares, side_by_side
+from exercises.autograder.similarity import OWN, compare, course_pairs, own_runs, pairs, shares, side_by_side
 from tests.checks.answers import MODULES
 from tests.rewording import reworded
 from tests.submissions import NAME, answers_in, read, with_answers
@@ -249,7 +249,7 @@ def a_course(tmp_path_factory):
 
 
 def test_pairs_of_a_course(a_course):
-    [pair] = of_course(a_course, NAME)
+    [pair] = course_pairs(a_course, NAME)
     assert (pair.first, pair.second, pair.exact) == ("ann", "bob", False)
     assert pair.cells[SCALE] == pair.cells[OWN] == pair.cells[ATTENTION] == 1.0
 
@@ -258,18 +258,18 @@ def test_what_an_earlier_version_handed_out_counts_for_nothing(tmp_path):
     course, text = Course(tmp_path), code_of(NAME)[ATTENTION]
     for student in ("a", "b"):
         hand_in(course, student, {ATTENTION: text})
-    assert names_of(of_course(course, NAME)) == {("a", "b")}
+    assert names_of(course_pairs(course, NAME)) == {("a", "b")}
     (tmp_path / "released" / NAME).mkdir(parents=True)
     old = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text)])
     nbformat.write(old, tmp_path / "released" / NAME / "1.ipynb")
-    assert of_course(course, NAME) == []
+    assert course_pairs(course, NAME) == []
 
 
 def test_two_of_a_course_side_by_side(a_course):
-    text = of_two(a_course, NAME, "ann", "bob")
+    text = compare(a_course, NAME, "ann", "bob")
     assert text.startswith(f"{NAME}: 100% of what both answered is the same\n=")
     assert f"── {ATTENTION} · 100% ──" in text
-    assert "the same, all of it but for" in of_two(a_course, NAME, "ann", "ann")
+    assert "the same, all of it but for" in compare(a_course, NAME, "ann", "ann")
 
 
 def test_side_by_side_by_hand():

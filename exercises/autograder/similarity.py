@@ -32,15 +32,15 @@ from exercises import release
 from exercises.autograder.course.folders import Course
 from exercises.autograder.feedback.text import clean
 from exercises.autograder.intake.cells import normalize_source
-from exercises.autograder.intake.repair import is_answer, named
+from exercises.autograder.intake.repair import cells_by_id, is_answer
 from transformer_lessons.tools.submission import grade_id
 
 OWN = "own cells"  # the name under which a student's own code cells are compared
 RUN = 5  # tokens, or words
-FAR = 20  # tokens, so that a run depends only on its neighbourhood
-ENOUGH = 25  # runs, about 30 tokens, below which even the same text says nothing
-ROW = 8  # runs of an answer in words that count like a cell of code, as words leave more choice
-NEAR = 8  # the most students with whom anybody may have much in common without that saying anything
+NAME_DISTANCE = 20  # tokens, so that a run depends only on its neighbourhood
+FEWEST_RUNS = 25  # runs, about 30 tokens, below which even the same text says nothing
+RUNS_PER_CELL = 8  # runs of an answer in words that count like a cell of code, as words leave more choice
+NEIGHBOURS = 8  # the most students with whom anybody may have much in common without that saying anything
 MOST_LINES = 1_000  # lines of a cell that are shown; comparing takes quadratic time at worst
 LEGEND = "= the same   ~ the same but for names, texts and layout   | different"
 EXACT = "all of it but for comments and layout"
@@ -90,13 +90,13 @@ def pairs(texts: dict[str, Texts], released: Collection[str], words: Collection[
     """
     read, runs = own_runs(texts, released, words)
     first: dict[Read, str] = {}
-    like = {student: first.setdefault(own, student) for student, own in read.items()}
+    representative = {student: first.setdefault(own, student) for student, own in read.items()}
     different = list(first.values())
     bits = _bits([runs[student] for student in different], words)
-    enough = {student for student, own in runs.items() if sum(map(len, own.values())) >= ENOUGH}
-    found = [(one, student) for student, one in like.items() if one != student and one in enough]
+    enough = {student for student, own in runs.items() if sum(map(len, own.values())) >= FEWEST_RUNS}
+    found = [(one, student) for student, one in representative.items() if one != student and one in enough]
     found += [(different[n], different[m]) for n, m in _standing_out(bits)]
-    made = [Pair(a, b, *shares(runs[a], runs[b]), like[a] == like[b]) for a, b in found]
+    made = [Pair(a, b, *shares(runs[a], runs[b]), representative[a] == representative[b]) for a, b in found]
     return sorted(made, key=lambda pair: (-pair.score, pair.first, pair.second))
 
 
@@ -109,14 +109,14 @@ def own_runs(
     breaks are easily changed. Students who answered nothing are left out. For the arguments see `pairs`.
     """
     given = {normalize_source(text) for text in released} | {""}
-    common = frozenset().union(*(_runs(text, of) for text in released for of in (_names_aside, _words)))
+    common = frozenset().union(*(_runs(text, of) for text in released for of in (_masked_tokens, _words)))
     read, runs = {}, {}
     for student in sorted(texts):
         own = {cell: normalize_source(text) for cell, text in texts[student].items()}
         if own := {cell: text for cell, text in own.items() if text not in given}:
             code = {cell: " ".join(_tokens(text)) or text for cell, text in own.items() if cell not in words}
             read[student] = frozenset((own | code).items())
-            kinds = {cell: _words if cell in words else _names_aside for cell in own}
+            kinds = {cell: _words if cell in words else _masked_tokens for cell in own}
             runs[student] = {cell: _runs(text, kinds[cell]) - common for cell, text in own.items()}
     return read, runs
 
@@ -142,7 +142,7 @@ def _bits(runs: list[Runs], words: Collection[str]) -> np.ndarray:
         nearest = np.sort(share, axis=1)
         rank = np.stack([number - np.searchsorted(*row) for row in zip(nearest, share, strict=True)])
         worth = share**2 * np.log2(number / np.maximum(rank, rank.T))
-        total += worth * shared / ROW if cell in words else worth
+        total += worth * shared / RUNS_PER_CELL if cell in words else worth
     np.fill_diagonal(total, 0)
     return total
 
@@ -152,7 +152,7 @@ def _standing_out(bits: np.ndarray) -> list[list[int]]:
     number = len(bits)
     if number < 2:
         return []
-    last = number - 1 - min(NEAR, max(number // 12, 1))
+    last = number - 1 - min(NEIGHBOURS, max(number // 12, 1))
     others = np.partition(bits, last, axis=1)[:, last]
     needed = np.maximum(others[:, None], others) + np.log2(16 * number)
     return np.argwhere(np.triu(bits > needed, 1)).tolist()
@@ -166,7 +166,7 @@ def _tokens(code: str) -> list[str]:
     return [piece["token"] for piece in PIECE.finditer(code) if piece["token"]]
 
 
-def _names_aside(code: str) -> list[str]:
+def _masked_tokens(code: str) -> list[str]:
     """The tokens, each name a student chose replaced by how many tokens ago it was last used, if near.
 
     Names after a dot are those of libraries, except for what a student keeps in `self`.
@@ -176,8 +176,8 @@ def _names_aside(code: str) -> list[str]:
     before = ("", "")
     for place, token in enumerate(_tokens(code)):
         if before[0] == "self" if before[1] == "." else token.isidentifier() and token not in PYTHON:
-            distance = place - last.get(token, -FAR)
-            found.append(f"x{distance if distance < FAR else 0}")
+            distance = place - last.get(token, -NAME_DISTANCE)
+            found.append(f"x{distance if distance < NAME_DISTANCE else 0}")
             last[token] = place
         else:
             found.append(token.replace("_", ""))
@@ -198,12 +198,12 @@ def _runs(text: str, kind: Callable[[str], list[str]]) -> frozenset[tuple[str, .
 # ---- A course
 
 
-def of_course(course: Course, assignment: str) -> list[Pair]:
+def course_pairs(course: Course, assignment: str) -> list[Pair]:
     """The pairs of an assignment that a person should look at."""
     return pairs(*_answers(course, assignment, [student for student, _ in course.submissions(assignment)]))
 
 
-def of_two(course: Course, assignment: str, first: str, second: str) -> str:
+def compare(course: Course, assignment: str, first: str, second: str) -> str:
     """Two submissions side by side, with what they have in common.
 
     Raises:
@@ -226,7 +226,7 @@ def _answers(
     """
     current = release.HERE / "release" / assignment / f"{assignment}.ipynb"
     versions = [*course.versions(assignment), nbformat.read(current, as_version=4)]
-    known = {name: cell for version in versions for name, cell in named(version).items()}
+    known = {name: cell for version in versions for name, cell in cells_by_id(version).items()}
     wanted = {name for name, cell in known.items() if is_answer(cell)}
     released = [cell.source for version in versions for cell in version.cells]
     given = {normalize_source(text) for text in released}
@@ -266,7 +266,7 @@ def side_by_side(names: tuple[str, str], texts: tuple[Texts, Texts], by_cell: di
 def _compared(ours: list[str], theirs: list[str]) -> Iterator[tuple[str, str, str]]:
     """The lines of both, those that say the same beside each other, with a mark between."""
     # A line's tokens, or all of it if there are none, as in a comment.
-    keys = [[" ".join(_names_aside(line)) or line.strip() for line in lines] for lines in (ours, theirs)]
+    keys = [[" ".join(_masked_tokens(line)) or line.strip() for line in lines] for lines in (ours, theirs)]
     for kind, a, b, c, d in difflib.SequenceMatcher(None, *keys, autojunk=False).get_opcodes():
         for left, right in zip_longest(ours[a:b], theirs[c:d], fillvalue=""):
             mark = "|" if kind != "equal" else "=" if left.strip() == right.strip() else "~"

@@ -118,8 +118,8 @@ def similarity(options: argparse.Namespace) -> CommandOutput:
     if options.students:
         if len(options.students) != 2:
             raise ValueError(f"STUDENT: expected two ids, got {', '.join(options.students)}")
-        return CommandOutput([similarities.of_two(course, options.assignment, *options.students)])
-    found = similarities.of_course(course, options.assignment)
+        return CommandOutput([similarities.compare(course, options.assignment, *options.students)])
+    found = similarities.course_pairs(course, options.assignment)
     lines = [
         f"{one.score:4.0%}  {one.first}  {one.second}  {similarities.EXACT if one.exact else _cells(one)}"
         for one in found

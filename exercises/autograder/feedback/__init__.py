@@ -24,7 +24,7 @@ from nbformat import NotebookNode
 from exercises.autograder.course.folders import Course, write_text
 from exercises.autograder.course.marks import CellMark, Mark
 from exercises.autograder.feedback.text import cut, template
-from exercises.autograder.intake.repair import named
+from exercises.autograder.intake.repair import cells_by_id
 from exercises.autograder.result import CellResult, Part, Result
 from transformer_lessons.tools.submission import grade_id
 
@@ -91,7 +91,7 @@ def page(notebook: NotebookNode, released: NotebookNode, result: Result, mark: M
         student=result.student,
         panels=list(panels.values()),
         repairs=[cut(repair, REPAIR) for repair in result.repairs[:REPAIRS]],
-        blocks=list(_blocks(notebook.cells, named(released), panels, tasks)),
+        blocks=list(_blocks(notebook.cells, cells_by_id(released), panels, tasks)),
     )
     shown = " ".join(html.unescape(text).split())
     for line in secrets(notebook, released):
@@ -105,7 +105,7 @@ def secrets(notebook: NotebookNode, released: NotebookNode) -> list[str]:
 
     A line of Python's own words alone, such as ``except Exception:``, reveals nothing; tracebacks have many.
     """
-    ours, known, tests = named(released), [cell.source for cell in released.cells], []
+    ours, known, tests = cells_by_id(released), [cell.source for cell in released.cells], []
     for cell in notebook.cells:
         (known if _is_theirs(cell, ours) else tests).append(cell.source)
     blocks = [block for text in tests for block in SECRET.findall(text)]
@@ -172,7 +172,7 @@ def _panels(released: NotebookNode, result: Result, mark: Mark, tasks: Mapping[s
     """The panels by grade id, in the order of the assignment."""
     tests = {cell.cell: cell for cell in result.cells}
     panels: dict[str, Panel] = {}
-    for name, given in named(released).items():
+    for name, given in cells_by_id(released).items():
         if cell := mark.cells.get(name):
             about = _tested(tests[name], cell, given.source) if name in tests else _by_hand(cell)
             about |= {"worth": cell.worth, "comment": mark.comments.get(name, "")}

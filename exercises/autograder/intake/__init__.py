@@ -19,11 +19,11 @@ from nbformat import NotebookNode
 from exercises.autograder.intake.cells import CannotBeGraded, cells_of, clip, content_of, normalize_source
 from exercises.autograder.intake.files import Upload, unpacked, uploads
 from exercises.autograder.intake.names import Sender, sender_of
-from exercises.autograder.intake.repair import Catalogue, Released, mended
+from exercises.autograder.intake.repair import Catalogue, Released, repair_notebook
 
 TIMESTAMP = "timestamp.txt"
-ANSWERS = (".ipynb", ".zip", ".html", ".pdf")  # file types that answers come as, rightly or not
-WHOSE = (
+ANSWER_SUFFIXES = (".ipynb", ".zip", ".html", ".pdf")  # file types that answers come as, rightly or not
+NO_STUDENT = (
     "Nothing says whose this is. Name it STUDENT__ASSIGNMENT.ipynb, or put it into a folder named STUDENT."
 )
 
@@ -77,7 +77,7 @@ def ingest(
             times[upload.parts[:-1]] = upload.data
         else:
             arrivals.append(_arrival(source, upload, catalogue, roster))
-    _settle(arrivals, catalogue)
+    _resolve_duplicates(arrivals, catalogue)
     taken = {(arrival.sender.raw, arrival.assignment) for arrival in arrivals if not arrival.reason}
     for arrival in arrivals:
         if arrival.reason and _is_beside(arrival, taken):
@@ -85,13 +85,13 @@ def ingest(
         # In other folders, and deeper ones, a student may have put a time.
         folder = arrival.parts[: arrival.sender.depth]
         if folder and folder in times and not arrival.reason:
-            _put_time(arrival, times[folder])
+            _set_timestamp(arrival, times[folder])
         yield arrival
 
 
 def _is_beside(arrival: Arrival, taken: Collection[tuple[str, str | None]]) -> bool:
     """Whether a file is not named like an answer, and its student has a notebook that is one."""
-    is_other = not arrival.path.lower().endswith(ANSWERS)
+    is_other = not arrival.path.lower().endswith(ANSWER_SUFFIXES)
     return is_other and any(
         student == arrival.sender.raw and arrival.assignment in (None, assignment)
         for student, assignment in taken
@@ -100,12 +100,12 @@ def _is_beside(arrival: Arrival, taken: Collection[tuple[str, str | None]]) -> b
 
 def _arrival(source: Path, upload: Upload, catalogue: Catalogue, roster: Mapping) -> Arrival:
     """The arrival of one file; whatever goes wrong while it is read is reported for this file only."""
-    arrival = Arrival(_for_people(source, upload.parts), parts=upload.parts)
+    arrival = Arrival(_display_path(source, upload.parts), parts=upload.parts)
     try:
         if upload.parts:
             sender = arrival.sender = sender_of(upload.parts, catalogue.assignments, roster)
             arrival.student, arrival.late = sender.student, sender.late
-            arrival.assignment = next(iter(sender.said), None)
+            arrival.assignment = next(iter(sender.claimed), None)
         _read(arrival, upload, catalogue)
     except CannotBeGraded as error:
         arrival.quarantine(str(error))
@@ -120,26 +120,26 @@ def _read(arrival: Arrival, upload: Upload, catalogue: Catalogue) -> None:
     if upload.problem:
         raise CannotBeGraded(upload.problem)
     cells, notes = cells_of(content_of(unpacked(upload.data)))
-    said = arrival.sender.said
-    assignment = catalogue.assignment_of(cells, said)
-    if said and assignment not in said:
-        named = " and ".join(said)
+    claimed = arrival.sender.claimed
+    assignment = catalogue.assignment_of(cells, claimed)
+    if claimed and assignment not in claimed:
+        named = " and ".join(claimed)
         notes.append(f"The file is named after {named} but holds {assignment}; it was taken as that.")
-    notebook, repairs = mended(cells, catalogue.assignments[assignment])
+    notebook, repairs = repair_notebook(cells, catalogue.assignments[assignment])
     if arrival.student is None:
-        raise CannotBeGraded(WHOSE)
+        raise CannotBeGraded(NO_STUDENT)
     arrival.assignment, arrival.notebook = assignment, notebook
     arrival.repairs = (*arrival.sender.notes, *notes, *repairs)
 
 
-def _for_people(source: Path, parts: tuple[str, ...]) -> str:
+def _display_path(source: Path, parts: tuple[str, ...]) -> str:
     path = "/".join(clip(part, len(part)) for part in parts)
     if source.is_dir() or not parts or parts == (source.name,):
         return path or source.name
     return f"{source.name}: {path}"
 
 
-def _put_time(arrival: Arrival, time: bytes) -> None:
+def _set_timestamp(arrival: Arrival, time: bytes) -> None:
     """Take the time from `timestamp.txt`, if it can be one; nbgrader's folders are written by many hands."""
     text = time[:100].decode("ascii", "replace").strip()
     is_plain = re.fullmatch(r"[0-9A-Za-z :.,+/-]{4,64}", text)
@@ -168,7 +168,7 @@ def in_utc(text: str) -> datetime:
         raise ValueError(str(error)) from None
 
 
-def _settle(arrivals: list[Arrival], catalogue: Catalogue) -> None:
+def _resolve_duplicates(arrivals: list[Arrival], catalogue: Catalogue) -> None:
     """Let only one of a student's notebooks of an assignment be graded; put the others aside.
 
     A pitfall: only files that come together are compared; what was taken in before is not known here.
@@ -185,10 +185,10 @@ def _settle(arrivals: list[Arrival], catalogue: Catalogue) -> None:
             for arrival in group:
                 arrival.quarantine(f"{several} would all be called “{student}”. Give them other names.")
         elif len(group) > 1:
-            _keep_one(group, *_chosen(group, catalogue.assignments[assignment]))
+            _quarantine_others(group, *_choose_notebook(group, catalogue.assignments[assignment]))
 
 
-def _keep_one(group: list[Arrival], chosen: Arrival | None, why: str) -> None:
+def _quarantine_others(group: list[Arrival], chosen: Arrival | None, why: str) -> None:
     """Put aside all of a student's notebooks of an assignment but the chosen one; all if none is chosen."""
     which = f"Nothing tells which is the newest: {', '.join(arrival.path for arrival in group)}."
     for arrival in group:
@@ -202,7 +202,7 @@ def _keep_one(group: list[Arrival], chosen: Arrival | None, why: str) -> None:
         chosen.repairs += (f"There were {len(group)} notebooks; {chosen.path} counts, because {why}.",)
 
 
-def _chosen(group: list[Arrival], released: Released) -> tuple[Arrival | None, str]:
+def _choose_notebook(group: list[Arrival], released: Released) -> tuple[Arrival | None, str]:
     """The notebook that counts, or None if that cannot be known, and why."""
     given = {normalize_source(cell.source) for cell in released.notebook.cells} | {""}
     texts = {one: [normalize_source(cell.source) for cell in one.notebook.cells] for one in group}

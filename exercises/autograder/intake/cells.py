@@ -86,7 +86,7 @@ class Cell:
     plots: tuple[dict, ...] = ()  # the pictures in its outputs
     # Set by `repair`: the cell of the assignment that this one is, or is a copy of, and how that is known
     name: str | None = None
-    by: str = ""  # "marks", "id", "text" or "place"
+    matched_by: str = ""  # "marks", "id", "text" or "place"
 
     @property
     def grade_id(self) -> str | None:

@@ -34,7 +34,7 @@ class Sender:
     # Who sent it, as the path has it, "" if it does not tell. Two different values are two students, even if
     # their ids are equal.
     raw: str = ""
-    said: tuple[str, ...] = ()  # the assignments that the path names
+    claimed: tuple[str, ...] = ()  # the assignments that the path names
     # Among files of one student, the greatest is the latest; None if the path does not tell
     order: tuple[int, int] | None = None
     late: bool = False  # whether Canvas marks it as handed in late
@@ -71,21 +71,21 @@ def sender_of(parts: tuple[str, ...], assignments: Collection[str], roster: Mapp
 
 def _from_platform(parts: tuple[str, ...], place: int, assignments: Collection[str]) -> Sender | None:
     """What Moodle, nbgrader or Canvas says at one place of a path, or None."""
-    part, behind = parts[place], parts[place + 1 :]
-    moodle, canvas = MOODLE.fullmatch(part), None if behind else _canvas_match(part, assignments)
+    part, inner = parts[place], parts[place + 1 :]
+    moodle, canvas = MOODLE.fullmatch(part), None if inner else _canvas_match(part, assignments)
     if moodle and not (canvas and canvas.start("user") < moodle.start("user")):
         if re.search(r"(^|_)\d+_assignsubmission_", moodle["rest"]):
             return Sender("")  # somebody has given themselves or a file such a name: nobody can tell
-        file = behind[-1] if behind else moodle["rest"]
-        sender = _in_folder(f"{moodle['name']}_{moodle['user']}", file, assignments)
+        file = inner[-1] if inner else moodle["rest"]
+        sender = _sender(f"{moodle['name']}_{moodle['user']}", file, assignments)
         return replace(sender, number=moodle["user"])
-    if len(behind) > 1 and behind[0] in assignments:
+    if len(inner) > 1 and inner[0] in assignments:
         # Below ASSIGNMENT there may be folders of STUDENT's, or of the whole class: then nobody can tell.
-        sender = _in_folder(part if len(behind) == 2 else "", behind[-1], assignments)
-        said = tuple(dict.fromkeys((behind[0], *sender.said)))
-        return replace(sender, said=said, depth=place + 2)
+        sender = _sender(part if len(inner) == 2 else "", inner[-1], assignments)
+        claimed = tuple(dict.fromkeys((inner[0], *sender.claimed)))
+        return replace(sender, claimed=claimed, depth=place + 2)
     if canvas:
-        sender = _in_folder(f"{canvas['name']}_{canvas['user']}", canvas["rest"] or "", assignments)
+        sender = _sender(f"{canvas['name']}_{canvas['user']}", canvas["rest"] or "", assignments)
         number = canvas["user"] if canvas.re is CANVAS else ""  # an anonymous number is on no roster
         order, late = (int(canvas["file"] or 0), 0), bool(canvas["late"])
         return replace(sender, order=order, late=late, number=number)
@@ -94,28 +94,28 @@ def _from_platform(parts: tuple[str, ...], place: int, assignments: Collection[s
 
 def _canvas_match(name: str, assignments: Collection[str]) -> re.Match | None:
     found = ANONYMOUS.fullmatch(name) or CANVAS.fullmatch(name)
-    return found if found and not _file_name(found["name"], assignments)[0] else None
+    return found if found and not _parse_file_name(found["name"], assignments)[0] else None
 
 
 def _by_hand(parts: tuple[str, ...], assignments: Collection[str]) -> Sender:
     """The sender of a file that no platform has named."""
     student, _, rest = parts[-1].partition("__")
-    sender = _in_folder(student, rest, assignments)
-    if sender.said:
+    sender = _sender(student, rest, assignments)
+    if sender.claimed:
         return sender
     if len(parts) > 1 and parts[-2] not in assignments:
-        return _in_folder(parts[-2], parts[-1], assignments)
-    said = (*parts[-2:-1], *_in_folder("", parts[-1], assignments).said)
-    return Sender("", tuple(dict.fromkeys(said)))
+        return _sender(parts[-2], parts[-1], assignments)
+    claimed = (*parts[-2:-1], *_sender("", parts[-1], assignments).claimed)
+    return Sender("", tuple(dict.fromkeys(claimed)))
 
 
-def _in_folder(raw: str, name: str, assignments: Collection[str]) -> Sender:
+def _sender(raw: str, name: str, assignments: Collection[str]) -> Sender:
     """A sender known otherwise; a file's number counts if its name has nothing else but the assignment."""
-    assignment, order = _file_name(name, assignments)
+    assignment, order = _parse_file_name(name, assignments)
     return Sender(raw, tuple(filter(None, [assignment])), order)
 
 
-def _file_name(name: str, assignments: Collection[str]) -> tuple[str | None, tuple[int, int] | None]:
+def _parse_file_name(name: str, assignments: Collection[str]) -> tuple[str | None, tuple[int, int] | None]:
     """The assignment in a file's name, and its order among repeated downloads if the name has no more."""
     stem = re.sub(r"\.(ipynb|json|txt|zip)\b", "", name, flags=re.IGNORECASE)
     for assignment in sorted(assignments, key=len, reverse=True):

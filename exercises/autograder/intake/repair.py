@@ -27,7 +27,7 @@ EARLIER = "It was begun with an earlier version of the assignment, which counts 
 # ---- Which assignment it is, and which cell is which
 
 
-def named(released: NotebookNode) -> dict[str, NotebookNode]:
+def cells_by_id(released: NotebookNode) -> dict[str, NotebookNode]:
     """The cells of an assignment that the grader knows, by grade id, in order."""
     return {grade_id(cell): cell for cell in released.cells if grade_id(cell)}
 
@@ -46,7 +46,7 @@ class Released:
     """
 
     def __init__(self, notebook: NotebookNode, earlier: Iterable[NotebookNode] = ()):
-        self.notebook, self.cells = notebook, named(notebook)
+        self.notebook, self.cells = notebook, cells_by_id(notebook)
         self.answers = {name for name, cell in self.cells.items() if is_answer(cell)}
         self.now = {name: normalize_source(cell.source) for name, cell in self.cells.items()}
         self._texts = {name: {text} for name, text in self.now.items()}
@@ -54,10 +54,10 @@ class Released:
         self.trials: set[str] = set()
         for version in (notebook, *earlier):
             self.trials |= {normalize_source(cell.source) for cell in version.cells if not grade_id(cell)}
-            for name, cell in named(version).items():
+            for name, cell in cells_by_id(version).items():
                 self._texts.get(name, set()).add(normalize_source(cell.source))
 
-    def has(self, name: str, cell: Cell) -> bool:
+    def matches(self, name: str, cell: Cell) -> bool:
         """Whether a cell's text is as it was released, apart from what editors change by themselves."""
         return cell.normalized in self._texts[name]
 
@@ -82,9 +82,9 @@ class Catalogue:
             for key in released.tokens():
                 found.setdefault(key, set()).add(name)
         # Some texts, such as the setup's, are in several assignments.
-        self._of = {key: min(those) for key, those in found.items() if len(those) == 1}
+        self._owners = {key: min(those) for key, those in found.items() if len(those) == 1}
 
-    def assignment_of(self, cells: list[Cell], said: Collection[str]) -> str:
+    def assignment_of(self, cells: list[Cell], claimed: Collection[str]) -> str:
         """The assignment to which most cells belong, each judged by its name or else its text.
 
         Args:
@@ -96,10 +96,10 @@ class Catalogue:
         """
         # A set, because copies of a cell say nothing more.
         keys = {
-            next((name for name in (cell.grade_id, *cell.ids) if name in self._of), cell.normalized)
+            next((name for name in (cell.grade_id, *cell.ids) if name in self._owners), cell.normalized)
             for cell in cells
         }
-        votes = Counter(self._of[key] for key in keys if key in self._of)
+        votes = Counter(self._owners[key] for key in keys if key in self._owners)
         if not votes:
             names = ", ".join(self.assignments)
             raise CannotBeGraded(
@@ -107,28 +107,28 @@ class Catalogue:
             )
         # Somebody may have copied a helper from another assignment, but not half of it.
         likely = [name for name, number in votes.most_common() if 2 * number > max(votes.values())]
-        confirmed = [name for name in likely if name in said] if len(likely) > 1 else likely
+        confirmed = [name for name in likely if name in claimed] if len(likely) > 1 else likely
         if len(confirmed) != 1:
             both = " and ".join(likely)
             raise CannotBeGraded(f"The notebook holds cells of {both}. Hand in one notebook for each.")
         return confirmed[0]
 
 
-def _matched(cells: list[Cell], released: Released) -> dict[str, Cell]:
+def _match_cells(cells: list[Cell], released: Released) -> dict[str, Cell]:
     """Recognise the cells of a submission, given in its order; return those that count, by grade id."""
     found: dict[str, Cell] = {}
     for cell in cells:
         known = (name for name in (cell.grade_id, *cell.ids) if name in released.cells)
         cell.name = next(known, None)
-        cell.by = "marks" if cell.name == cell.grade_id else "id"
+        cell.matched_by = "marks" if cell.name == cell.grade_id else "id"
     for name in released.cells:
         if copies := [cell for cell in cells if cell.name == name]:
-            found[name] = _that_counts(copies, name, released)
+            found[name] = _choose_copy(copies, name, released)
 
-    def take(name: str, fitting: list[Cell], by: str) -> None:
+    def take(name: str, fitting: list[Cell], matched_by: str) -> None:
         if fitting:
             cell = found[name] = fitting[0]
-            cell.name, cell.by = name, by
+            cell.name, cell.matched_by = name, matched_by
             rest.remove(cell)
 
     # What was released for trying things out is not an answer, wherever it is.
@@ -136,20 +136,20 @@ def _matched(cells: list[Cell], released: Released) -> dict[str, Cell]:
     missing = [name for name in released.cells if name not in found]
     for name in missing:
         if name not in released.answers:
-            take(name, [cell for cell in rest if released.has(name, cell)], "text")
+            take(name, [cell for cell in rest if released.matches(name, cell)], "text")
     for name in missing:
         if name in released.answers:
             in_place = _in_place(name, rest, released, found)
-            take(name, sorted(in_place, key=partial(released.has, name)), "place")
+            take(name, sorted(in_place, key=partial(released.matches, name)), "place")
     return found
 
 
-def _that_counts(copies: list[Cell], name: str, released: Released) -> Cell:
+def _choose_copy(copies: list[Cell], name: str, released: Released) -> Cell:
     """The copy that counts: of an answer the last filled in, of a locked cell the first unchanged."""
     if name in released.answers:
-        filled = [cell for cell in copies if cell.normalized and not released.has(name, cell)]
+        filled = [cell for cell in copies if cell.normalized and not released.matches(name, cell)]
         return filled[-1] if filled else copies[0]
-    return next((cell for cell in copies if released.has(name, cell)), copies[0])
+    return next((cell for cell in copies if released.matches(name, cell)), copies[0])
 
 
 def _in_place(name: str, rest: list[Cell], released: Released, found: dict[str, Cell]) -> list[Cell]:
@@ -171,16 +171,16 @@ def _in_place(name: str, rest: list[Cell], released: Released, found: dict[str, 
 # ---- The repaired notebook
 
 
-def mended(cells: list[Cell], released: Released) -> tuple[NotebookNode, tuple[str, ...]]:
+def repair_notebook(cells: list[Cell], released: Released) -> tuple[NotebookNode, tuple[str, ...]]:
     """A notebook that can be graded, and a sentence for each thing that was repaired."""
-    found = _matched(cells, released)
+    found = _match_cells(cells, released)
     made = {"nbformat": 4, "nbformat_minor": 5, "metadata": copy.deepcopy(released.notebook.metadata)}
-    notebook = nbformat.from_dict({**made, "cells": list(_in_order(cells, released, found))})
+    notebook = nbformat.from_dict({**made, "cells": list(_repaired_cells(cells, released, found))})
     nbformat.validate(notebook)
     return notebook, tuple(_sentences(cells, released, found))
 
 
-def _in_order(cells: list[Cell], released: Released, found: dict[str, Cell]) -> Iterator[dict]:
+def _repaired_cells(cells: list[Cell], released: Released, found: dict[str, Cell]) -> Iterator[dict]:
     """The assignment's cells in its order, each followed by the student's own that were there.
 
     What was written into a locked cell, or into a copy, is such a cell, too.
@@ -190,19 +190,19 @@ def _in_order(cells: list[Cell], released: Released, found: dict[str, Cell]) -> 
     for cell in cells:
         counts = found.get(cell.name) is cell
         place = cell.name if counts else place
-        says_nothing_new = cell.name and (released.has(cell.name, cell) or not cell.normalized)
+        says_nothing_new = cell.name and (released.matches(cell.name, cell) or not cell.normalized)
         if not says_nothing_new and not (counts and cell.name in released.answers):
             own[place].append(cell)
     for name, theirs in own.items():
         yield from [_released_cell(name, found.get(name), released)] if name else []
-        yield from map(_own_cell, theirs)
+        yield from map(_student_cell, theirs)
 
 
 def _released_cell(name: str, cell: Cell | None, released: Released) -> dict:
     made = copy.deepcopy(released.cells[name])
     if not cell and name in released.answers and made.cell_type == "code":
         made.source = ""  # otherwise it would undo what they have written elsewhere
-    if cell and name in released.answers and not released.has(name, cell):
+    if cell and name in released.answers and not released.matches(name, cell):
         made.source = cell.source
     if cell and made.cell_type == "code" and name.endswith("-run"):
         # An experiment is not run again; a person reads what is concluded from its plots.
@@ -210,7 +210,7 @@ def _released_cell(name: str, cell: Cell | None, released: Released) -> dict:
     return made
 
 
-def _own_cell(cell: Cell) -> dict:
+def _student_cell(cell: Cell) -> dict:
     made = {"cell_type": cell.type, "id": f"own-{cell.number}", "metadata": {}, "source": cell.source}
     if cell.type == "code":
         return {**made, "outputs": [], "execution_count": None}
@@ -220,13 +220,13 @@ def _own_cell(cell: Cell) -> dict:
 def _sentences(cells: list[Cell], released: Released, found: dict[str, Cell]) -> Iterator[str]:
     """Sentences for the student about what was repaired."""
     if any(
-        released.has(name, cell) and cell.normalized != released.now[name] for name, cell in found.items()
+        released.matches(name, cell) and cell.normalized != released.now[name] for name, cell in found.items()
     ):
         yield EARLIER
-    if lost := [name for name, cell in found.items() if cell.by in ("id", "text")]:
+    if lost := [name for name, cell in found.items() if cell.matched_by in ("id", "text")]:
         yield f"The grader's marks were lost and were put back: {_listed(lost)}."
     for name, cell in found.items():
-        if cell.by == "place":
+        if cell.matched_by == "place":
             taken = f"Cell {cell.number} had no marks of the grader; it was taken as {name}"
             yield f"{taken}, because of where it stands."
         if (copies := sum(other.name == name for other in cells)) > 1:
@@ -245,9 +245,9 @@ def _about_cell(cell: Cell, released: Released) -> Iterator[str]:
         yield f"{name} was a {cell.type} cell and was turned back into a {now.cell_type} cell."
     marks = now.metadata.nbgrader
     changed = [mark for mark in MARKS if (cell.marks.get(mark) or 0) != (marks.get(mark) or 0)]
-    if cell.by == "marks" and changed:
+    if cell.matched_by == "marks" and changed:
         yield f"{name} had other marks for the grader ({', '.join(changed)}) and got its own back."
-    if name not in released.answers and not released.has(name, cell):
+    if name not in released.answers and not released.matches(name, cell):
         kept = " and what you wrote there stands behind it" if cell.normalized else ""
         yield f"{name} is locked but was changed; the text was put back{kept}."
 
