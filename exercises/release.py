@@ -118,11 +118,11 @@ def normalised(notebook: nbformat.NotebookNode) -> str:
 def manifest(texts: dict[str, str]) -> str:
     """What the package knows of released assignments, as JSON: their tasks, and their cells without texts."""
     return (
-        json.dumps({name: about(json.loads(text)["cells"]) for name, text in texts.items()}, indent=1) + "\n"
+        json.dumps({name: entry(json.loads(text)["cells"]) for name, text in texts.items()}, indent=1) + "\n"
     )
 
 
-def checked(cells: list[dict]) -> dict[str, list[str]]:
+def task_checks(cells: list[dict]) -> dict[str, list[str]]:
     """The names under which `checks` knows the answers, by task number."""
     found: dict[str, list[str]] = {}
     for cell in cells:
@@ -131,7 +131,7 @@ def checked(cells: list[dict]) -> dict[str, list[str]]:
     return found
 
 
-def about(cells: list[dict]) -> dict:
+def entry(cells: list[dict]) -> dict:
     """Title, chapters and task table from the first cell, and what the package needs to know about each cell.
 
     Raises:
@@ -149,7 +149,7 @@ def about(cells: list[dict]) -> dict:
         "title": title[1],
         "chapters": chapters[1].rstrip("."),
         "tasks": [dict(zip(TASK_COLUMNS, row, strict=True)) for row in rows[2:]],
-        "checks": checked(cells),
+        "checks": task_checks(cells),
         "cells": {
             grade_id(cell): {
                 "type": cell["cell_type"],

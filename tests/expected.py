@@ -27,7 +27,7 @@ def expected(assignment: str, folder: Path, slips: list[tuple[str, str, str]]) -
     Args:
         assignment: its name.
         folder: in which it is graded.
-        slips: as `rehearse.wrong` lists them.
+        slips: as `rehearse.typical_mistakes` lists them.
     """
     notebook = passing_submission(assignment)
     texts = {TEXTBOOK: dict(_textbook(notebook))}

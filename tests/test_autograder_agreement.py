@@ -33,7 +33,7 @@ def test_the_record_says_how_often_they_agreed_and_what_it_cost():
 @pytest.mark.full
 def test_masters_get_full_marks_each_time(tmp_path):
     """Whatever numbers the tests draw."""
-    with grade.opened(tmp_path) as grading:
+    with grade.open_course(tmp_path) as grading:
         made = [grading.job(None, master.parent.name) for master in release.masters()]
     for one in made * 100:
         result = job.run(one).result

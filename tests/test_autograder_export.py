@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exercises.autograder.course.marks import CellMark, Mark
-from exercises.autograder.course.roster import read, template_text
-from exercises.autograder.export import Exported, csv_text, safe, table
+from exercises.autograder.course.roster import read_roster, template_text
+from exercises.autograder.export import Exported, csv_text, escape, table
 
 FIXTURES = Path(__file__).parent / "export_fixtures"
 ASSIGNMENT = "ps02_masks"
@@ -74,7 +74,7 @@ def moodle(*marks: Mark, **options) -> Exported:
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1))
 def test_what_is_written_can_be_read_again(texts):
     found = list(csv.reader(io.StringIO(table([{"a": text, "b": text} for text in texts]), newline="")))
-    assert found == [["a", "b"], *([safe(text)] * 2 for text in texts)]
+    assert found == [["a", "b"], *([escape(text)] * 2 for text in texts)]
     assert not any(cell.lstrip()[:1] in set("=+-@") for row in found for cell in row)
 
 
@@ -280,4 +280,4 @@ def test_a_template_is_read_in_utf_8(tmp_path):
     assert template_text(path) == CANVAS
     path.write_bytes(b"PK\x03\x04\xff")
     with pytest.raises(ValueError, match=r"roster: expected a CSV file"):
-        read(path)
+        read_roster(path)

@@ -245,7 +245,7 @@ def test_a_cluster_does_the_work_and_one_that_is_gone_stops_the_batch(undisturbe
         assert_goes_on(tmp_path / "whole", undisturbed, pool=dask)
     with pytest.raises(OSError, match="the cluster does not answer any more") as error:
         grade.grade(undisturbed[0], tmp_path / "stopped", pool=dask)
-    assert command.stopped(error.value)[0] == 3
+    assert command.describe_stop(error.value)[0] == 3
     dask.close()
     assert_goes_on(tmp_path / "stopped", undisturbed)
 
@@ -310,11 +310,11 @@ def test_an_interruption_that_python_drops_is_heeded_all_the_same(undisturbed, t
             signal.raise_signal(signal.SIGINT)
 
     before = signal.getsignal(signal.SIGINT)
-    grading.heed_interruptions()
+    grading.handle_interrupts()
     monkeypatch.setattr(grading.Grading, "check_masters", dropped)
     with pytest.raises(KeyboardInterrupt):
         grade.grade(undisturbed[0], tmp_path)
-    grading.heed_interruptions()
+    grading.handle_interrupts()
     signal.signal(signal.SIGINT, before)
 
 
@@ -338,7 +338,7 @@ def test_a_full_disk_stops_the_batch_and_leaves_nothing_half_written(undisturbed
             summary = grade.grade(source, tmp_path)
             break
         except OSError as error:
-            stops.append(command.stopped(error))
+            stops.append(command.describe_stop(error))
         for path in tmp_path.rglob("*.json"):
             json.loads(path.read_text(encoding="utf-8"))
         assert not [path for path in tmp_path.rglob(".*.*.*") if path.is_file()]
@@ -350,7 +350,7 @@ def test_a_full_disk_stops_the_batch_and_leaves_nothing_half_written(undisturbed
 
 
 def test_a_locked_gradebook_is_waited_for_and_at_last_given_up(undisturbed, tmp_path, monkeypatch):
-    with grade.opened(tmp_path) as grading:
+    with grade.open_course(tmp_path) as grading:
         grading.master(NAME)
     other = sqlite3.connect(tmp_path / "gradebook.db", isolation_level=None, check_same_thread=False)
     run = pool.run
@@ -366,7 +366,7 @@ def test_a_locked_gradebook_is_waited_for_and_at_last_given_up(undisturbed, tmp_
         patch.setattr(folders, "PATIENCE", 0.2)
         with pytest.raises(OSError, match="The gradebook is in use: close what has it open") as error:
             grade.grade(undisturbed[0], tmp_path)
-    assert command.stopped(error.value)[0] == 3
+    assert command.describe_stop(error.value)[0] == 3
 
     threading.Timer(1.0, other.execute, ["ROLLBACK"]).start()
     assert_goes_on(tmp_path, undisturbed)

@@ -207,12 +207,12 @@ def test_submissions_that_say_the_same_are_run_once(tmp_path, monkeypatch):
 def test_limits_can_be_configured(tmp_path, monkeypatch):
     changes = Config({"Limits": {"seconds": 600.0}})
     monkeypatch.setattr(release, "course", partial(release.course, changes=changes))
-    with grade.opened(tmp_path) as grading:
+    with grade.open_course(tmp_path) as grading:
         assert grading.limits == Limits(seconds=600)
 
 
 def test_one_command_at_a_time(tmp_path):
-    with grade.opened(tmp_path), pytest.raises(ValueError, match="another command is at work on"):
+    with grade.open_course(tmp_path), pytest.raises(ValueError, match="another command is at work on"):
         grade.grade(None, tmp_path)
     assert grade.grade(None, tmp_path).graded == []
 

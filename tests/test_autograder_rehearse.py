@@ -13,7 +13,7 @@ from exercises.autograder import __main__ as command
 from exercises.autograder import rehearse, similarity
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
-from exercises.autograder.rehearse import ABSENT, DELETED, KEY, UNREADABLE, wrong
+from exercises.autograder.rehearse import ABSENT, DELETED, KEY, UNREADABLE, typical_mistakes
 from tests.expected import TEXTBOOK, expected, paragraph
 from tests.submissions import NAME, RELEASED, answers_in, read
 
@@ -76,7 +76,7 @@ def test_from_a_rehearsal_to_tables_in_the_guides_six_commands(tmp_path, capsys)
 def test_an_answer_is_what_it_is_said_to_be_and_copies_are_there_to_be_found():
     handed_out = read(RELEASED)
     released, seen, texts, copied = answers_in(handed_out), Counter(), {}, set()
-    mistakes = {(cell, text) for cell, _, text in wrong()}
+    mistakes = {(cell, text) for cell, _, text in typical_mistakes()}
     for student, handed_in in rehearse.students(40, NAME):
         name, source = student["name"], student["copied_from"]
         texts[name] = answers_in(handed_in) if handed_in else {}
@@ -112,7 +112,7 @@ QUICK = {
     [*QUICK.items(), *(pytest.param(m.parent.name, "", marks=pytest.mark.full) for m in MASTERS)],
 )
 def test_a_slip_costs_what_the_guide_says_and_nothing_in_a_later_task(assignment, slip, tmp_path):
-    slips = [one for one in wrong() if slip in one[1]]
+    slips = [one for one in typical_mistakes() if slip in one[1]]
     results = expected(assignment, tmp_path, slips)
     assert slip or f"- {paragraph(assignment, results)}\n" in MORE
     textbook = results.pop(TEXTBOOK)

@@ -9,7 +9,7 @@ from nbgrader.api import Gradebook
 from exercises import release
 from exercises.autograder import __main__ as command
 from exercises.autograder.course.folders import Course
-from exercises.autograder.course.roster import Enrolled, enrol, known, read
+from exercises.autograder.course.roster import Enrolled, enrol, known_ids, read_roster
 from exercises.autograder.intake.names import sender_of
 
 FIXTURES = Path(__file__).parent / "export_fixtures"
@@ -59,15 +59,15 @@ def course(tmp_path) -> Course:
 
 
 def test_what_platforms_export_is_read_without_rows_that_are_nobodys():
-    assert read(FIXTURES / "moodle.csv")[:2] == [
+    assert read_roster(FIXTURES / "moodle.csv")[:2] == [
         Enrolled("501", ADA, "Ada", "Example", ADA),
         Enrolled("502", ZOE, "Zoë", "Beispiel", ZOE),
     ]
-    people = read(FIXTURES / "canvas.csv")
+    people = read_roster(FIXTURES / "canvas.csv")
     assert people[0] == Enrolled("101", ADA, "Ada", "Example", "", "101")
     assert not {"Points Possible", "Student"} & {one.last_name for one in people}
     assert all(one.number and one.student for one in people)
-    assert read(FIXTURES / "canvas_names.csv") == [
+    assert read_roster(FIXTURES / "canvas_names.csv") == [
         Enrolled("101", ADA, "Ada", "Example", "", "101"),
         Enrolled("102", "zoe", "Zoë", "Beispiel", "", "102"),
     ]
@@ -75,10 +75,10 @@ def test_what_platforms_export_is_read_without_rows_that_are_nobodys():
 
 def test_nbgraders_own_list_is_read_and_a_login_counts_where_no_address_is_shown(tmp_path):
     text = "id,first_name,last_name,email,lms_user_id\nada,Ada Mary,Example,a@b.example,17\n17,,,,\n"
-    people = read(write(tmp_path / "students.csv", text))
+    people = read_roster(write(tmp_path / "students.csv", text))
     assert people == [Enrolled("17", "ada", "Ada Mary", "Example", "a@b.example", "17"), Enrolled("", "17")]
     text = "Identifier;Full name;Email address;Username\nTeilnehmer/in 7;Ada Mary Example;;aex\n"
-    assert read(write(tmp_path / "sheet.csv", text)) == [Enrolled("7", "aex", "Ada Mary", "Example")]
+    assert read_roster(write(tmp_path / "sheet.csv", text)) == [Enrolled("7", "aex", "Ada Mary", "Example")]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_nbgraders_own_list_is_read_and_a_login_counts_where_no_address_is_shown
 )
 def test_what_is_no_roster_is_refused(tmp_path, text, said):
     with pytest.raises(ValueError, match=f"roster: expected .*{said}"):
-        read(write(tmp_path / "roster.csv", text))
+        read_roster(write(tmp_path / "roster.csv", text))
 
 
 # ---- Who sent a file
@@ -128,7 +128,7 @@ def test_one_student_has_one_id_in_all_assignments(tmp_path, course):
         ZOE: ("Zoe", "Example", ZOE, None),
         eve: ("Eve", "Example", eve, None),
     }
-    assert known(course) == {"501": ADA, "502": ZOE, "611": ADA, "612": ZOE, "613": eve}
+    assert known_ids(course) == {"501": ADA, "502": ZOE, "611": ADA, "612": ZOE, "613": eve}
 
 
 @pytest.mark.nbgrader
@@ -138,7 +138,7 @@ def test_enrolling_refuses_a_second_id_and_changes_nothing(course):
     before = students(course.folder)
     with pytest.raises(ValueError, match=f"{ADA} is zoe now"):
         enrol(course, [Enrolled("501", "zoe")])
-    assert (students(course.folder), known(course)) == (before, {"501": ADA})
+    assert (students(course.folder), known_ids(course)) == (before, {"501": ADA})
     enrol(course, [Enrolled("501", ADA, first_name="Ada"), Enrolled("", "paper@uni.example")])
     assert set(students(course.folder)) == {ADA, "paper@uni.example"}
     assert students(course.folder)[ADA][0] == "Ada"
@@ -151,6 +151,6 @@ def test_who_handed_in_before_being_enrolled_keeps_that_id(course):
     taken_in.write_text("{}")
     for _ in range(2):  # as often as there is a new roster
         enrol(course, [Enrolled("501", ADA), Enrolled("502", ZOE, first_name="Zoë", email=ZOE)])
-        assert known(course) == {"501": ADA, "502": "Zoë_502"}
+        assert known_ids(course) == {"501": ADA, "502": "Zoë_502"}
         assert set(students(course.folder)) == {ADA, "Zoë_502"}
     assert students(course.folder)["Zoë_502"][0] == "Zoë"

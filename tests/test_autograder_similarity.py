@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from exercises import release
 from exercises.autograder.course.folders import Course
-from exercises.autograder.rehearse import renamed
+from exercises.autograder.rehearse import rename_variables
 from exercises.autograder.running.flags import tasks_of
 from exercises.autograder.similarity import OWN, compare, course_pairs, own_runs, pairs, shares, side_by_side
 from tests.checks.answers import MODULES
@@ -24,7 +24,7 @@ from tests.submissions import NAME, answers_in, read, with_answers
 from tests.typical_answers import WRONG
 
 HERE = Path(__file__).parent
-all_renamed = partial(renamed, often=1.0)
+all_renamed = partial(rename_variables, probability=1.0)
 ATTENTION = "ps01-3-answer"
 SCALE = "ps01-7-scale-answer"
 
@@ -75,7 +75,7 @@ def a_class(assignment: str, number: int, seed: int, usual: float = 0.5) -> dict
         texts[f"student-{n:04}"] = {}
         for name, text in ways(assignment).items():
             kind = text[0] if chance.random() < skill else chance.choice(text)
-            own = kind if "repaired" in kind else renamed(reworded(kind, chance, often), chance)
+            own = kind if "repaired" in kind else rename_variables(reworded(kind, chance, often), chance)
             if chance.random() < 0.6 + 0.4 * skill:
                 texts[f"student-{n:04}"][name] = own
     return texts

@@ -102,7 +102,7 @@ def test_what_check_submission_knows_is_in_sync():
 def test_the_table_of_tasks_adds_up_and_is_what_the_tasks_announce(master):
     notebook = read(master)
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    tasks = release.about(notebook.cells)["tasks"]
+    tasks = release.entry(notebook.cells)["tasks"]
     points = [float(task["points"]) for task in tasks if task["points"] != "–"]
     announced = re.findall(r"^(\d+) points · (?:easy|medium|hard) · \d+ minutes", text, re.M)
     assert [float(number) for number in announced] == points

@@ -32,7 +32,7 @@ def test_every_test_and_attack_that_is_named_exists():
 def test_a_worker_knows_no_student_and_no_file(tmp_path, monkeypatch):
     source = tmp_path / f"ann-example__{NAME}.ipynb"
     shutil.copyfile(TESTS.parent / "exercises" / "release" / NAME / f"{NAME}.ipynb", source)
-    with grade.opened(tmp_path / "course") as grading:
+    with grade.open_course(tmp_path / "course") as grading:
         grading.collect(source)
         monkeypatch.setattr(grading, "master", lambda _: ())  # entering one takes seconds
         [(student, assignment)] = grading.course.submissions()

@@ -25,21 +25,21 @@ def main(arguments: list[str] | None = None) -> int:
     logging.getLogger("traitlets").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")  # nbgrader's libraries warn about each other
     try:
-        from exercises.autograder.batch.grading import heed_interruptions  # nbgrader takes a second to import
+        from exercises.autograder.batch.grading import handle_interrupts  # nbgrader takes a second to import
         from exercises.autograder.commands import grading, reporting
 
-        heed_interruptions()
-        room = reporting if options.command in REPORTING else grading
-        said = getattr(room, options.command.replace("-", "_"))(options)
+        handle_interrupts()
+        module = reporting if options.command in REPORTING else grading
+        output = getattr(module, options.command.replace("-", "_"))(options)
     except (ValueError, OSError, KeyboardInterrupt) as error:
-        code, text = stopped(error)
+        code, text = describe_stop(error)
         print(text, file=sys.stderr)
         return code
-    print("\n".join(said.lines))
-    return said.code
+    print("\n".join(output.lines))
+    return output.code
 
 
-def stopped(error: ValueError | OSError | KeyboardInterrupt) -> tuple[int, str]:
+def describe_stop(error: ValueError | OSError | KeyboardInterrupt) -> tuple[int, str]:
     """The exit code and the message of a command that could not finish."""
     again = "What was done is kept: the same command goes on from there."
     if isinstance(error, KeyboardInterrupt):

@@ -17,7 +17,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from exercises import release
-from exercises.autograder.export.templates import written
+from exercises.autograder.export.templates import to_csv
 from transformer_lessons.data.files import replacing, write_json
 
 KEY = "what_is_in_it.json"  # beside the submissions: who did what, for a comparison
@@ -45,14 +45,14 @@ def students(number: int, assignment: str) -> list[tuple[dict[str, Any], Noteboo
     seed, found = f"{assignment} {number}", []
     others = [n for n in range(number) if n % 20 not in TROUBLES]
     for n in range(number):
-        trouble, chance = TROUBLES.get(n % 20, ""), random.Random(f"{seed} {n}")
+        trouble, generator = TROUBLES.get(n % 20, ""), random.Random(f"{seed} {n}")
         user = FIRST_USER + n + 1
         about = {"student": f"{_name(n)}_{user}", "name": _name(n), "user": user}  # first, the intake's id
         about |= {"trouble": trouble, "is_late": n % 20 in LATE, "copied_from": "", "kinds": {}}
         notebook = None
         if trouble != ABSENT:
-            source = chance.choice(others) if trouble == COPIED else n
-            notebook, about["kinds"] = _answered(assignment, random.Random(f"{seed} {source} answers"))
+            source = generator.choice(others) if trouble == COPIED else n
+            notebook, about["kinds"] = _fill_in(assignment, random.Random(f"{seed} {source} answers"))
         if trouble == COPIED:
             about["copied_from"] = _name(source)
             for cell in _answers(notebook):
@@ -67,20 +67,20 @@ def _name(n: int) -> str:
     return f"student-{n + 1:03}"
 
 
-def _answered(assignment: str, chance: random.Random) -> tuple[NotebookNode, dict[str, str]]:
+def _fill_in(assignment: str, generator: random.Random) -> tuple[NotebookNode, dict[str, str]]:
     """A notebook by a student of random skill, and the kind of each of its answers."""
-    notebook, solved = copy.deepcopy(_both(assignment))
-    well, kinds = 0.2 + 0.7 * chance.random(), {}
+    notebook, solved = copy.deepcopy(_released_and_solved(assignment))
+    skill, kinds = 0.2 + 0.7 * generator.random(), {}
     for cell in _answers(notebook):
-        weights = {"right": well, "typical": 0.6 * (1 - well), "untouched": 0.4 * (1 - well)}
-        kind = chance.choices(list(weights), list(weights.values()))[0]
-        mistakes = [text for answer, _, text in wrong() if answer == cell.id]
+        weights = {"right": skill, "typical": 0.6 * (1 - skill), "untouched": 0.4 * (1 - skill)}
+        kind = generator.choices(list(weights), list(weights.values()))[0]
+        mistakes = [text for answer, _, text in typical_mistakes() if answer == cell.id]
         kinds[cell.id] = kind = "right" if kind == "typical" and not mistakes else kind
         if kind == "typical":
-            cell.source = chance.choice(mistakes)
+            cell.source = generator.choice(mistakes)
         elif kind == "right":
             text = MARKS.sub("", solved[cell.id]).strip("\n")
-            cell.source = renamed(text, chance) if cell.cell_type == "code" else text
+            cell.source = rename_variables(text, generator) if cell.cell_type == "code" else text
     return notebook, kinds
 
 
@@ -89,7 +89,7 @@ def _answers(notebook: NotebookNode) -> list[NotebookNode]:
 
 
 @cache
-def _both(assignment: str) -> tuple[NotebookNode, dict[str, str]]:
+def _released_and_solved(assignment: str) -> tuple[NotebookNode, dict[str, str]]:
     """The released notebook of an assignment, and the texts of its master by cell."""
     [master] = [path for path in release.masters() if path.parent.name == assignment]
     solved = nbformat.read(master, as_version=4)
@@ -98,20 +98,20 @@ def _both(assignment: str) -> tuple[NotebookNode, dict[str, str]]:
 
 
 @cache
-def wrong() -> list[tuple[str, str, str]]:
+def typical_mistakes() -> list[tuple[str, str, str]]:
     """The known mistakes of learners: cell, description and text; the tests check the same list."""
     path = release.HERE.parent / "tests" / "typical_answers.py"
     listed = runpy.run_path(str(path))["WRONG"] if path.exists() else ()
     return [(check.replace("-check", "-answer"), what, text.strip("\n")) for check, what, text, _ in listed]
 
 
-def renamed(source: str, chance: random.Random, often: float = 0.5) -> str:
+def rename_variables(source: str, generator: random.Random, probability: float = 0.5) -> str:
     """The code with variables of its functions renamed, as another student might write it; layout is lost.
 
     Args:
         source: Python.
-        chance: the generator that draws the names.
-        often: the probability with which each variable is renamed.
+        generator: draws the names.
+        probability: that with which each variable is renamed.
     """
     nodes = list(ast.walk(ast.parse(source)))
     inside = {name for node in nodes if isinstance(node, ast.FunctionDef) for name in ast.walk(node)}
@@ -120,7 +120,7 @@ def renamed(source: str, chance: random.Random, often: float = 0.5) -> str:
     fixed = {getattr(node, field, None) for node in nodes for field in ("arg", "name", "asname", "attr")}
     fixed |= {name.id for name in names if name not in inside} | {"_"}
     own = sorted({name.id for name in names if isinstance(name.ctx, ast.Store)} - fixed)
-    new = {name: f"{name}_{chance.randrange(10)}" for name in own if chance.random() < often}
+    new = {name: f"{name}_{generator.randrange(10)}" for name in own if generator.random() < probability}
     for name in names:
         name.id = new.get(name.id, name.id)
     return ast.unparse(nodes[0])
@@ -146,16 +146,16 @@ def write(folder: Path, number: int, assignment: str) -> Path:
             if notebook is not None:
                 late = "_LATE" * about["is_late"]
                 name = f"{about['name']}{late}_{about['user']}_{n}_{assignment}.ipynb"
-                text = _saved(about, notebook).encode()
+                text = _file_text(about, notebook).encode()
                 archive.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
     write_json(folder / KEY, {"assignment": assignment, "students": [about for about, _ in group]})
     header = ["Student", "ID", "SIS Login ID", "Section", f"{assignment} (1)"]
     rows = [[about["name"], str(about["user"]), about["name"], "Rehearsal", ""] for about, _ in group]
-    (folder / TEMPLATE).write_bytes(written([header, *rows]).encode())
+    (folder / TEMPLATE).write_bytes(to_csv([header, *rows]).encode())
     return source
 
 
-def _saved(about: dict, notebook: NotebookNode) -> str:
+def _file_text(about: dict, notebook: NotebookNode) -> str:
     """The text of the file that a student hands in, damaged as the student's trouble says."""
     if about["trouble"] == DELETED:
         tests = [cell for cell in notebook.cells if cell.id.endswith("-test")]

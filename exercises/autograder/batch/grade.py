@@ -82,7 +82,7 @@ def grade(
             command is at work on the course.
     """
     summary, pool = Summary(), pool or InProcessPool()
-    with opened(folder, isolated=isolated) as grading:
+    with open_course(folder, isolated=isolated) as grading:
         enrol(grading.course, people)
         if source is not None:
             _, summary.quarantined = grading.collect(source)
@@ -122,15 +122,15 @@ def regrade(
             the course.
     """
     summary, pool = Summary(), pool or InProcessPool()
-    with opened(folder, isolated=isolated) as grading:
+    with open_course(folder, isolated=isolated) as grading:
         states = _by_state(grading, assignments)
         summary.stale, summary.unchanged = states["stale"], len(states["graded"])
         grading.check_masters((assignment for _, assignment in summary.stale), pool)
         # The notebooks stay in the journal until they are needed: a thousand would fill the memory.
         done: dict[Submission, Result] = {}
         _run(grading, summary.stale, pool, summary, lambda one, outcome: done.update({one: outcome.result}))
-        again, of = sorted(done), _marks(grading.course)
-        compared = (_change(grading.course, one, done[one], of(one[1])[one[0]]) for one in again)
+        again, marks_of = sorted(done), _marks(grading.course)
+        compared = (_change(grading.course, one, done[one], marks_of(one[1])[one[0]]) for one in again)
         summary.applied = bool(done) and apply([change for change in compared if change])
         if summary.applied:
             kept = ((one, grading.in_journal(done[one].key)) for one in again)
@@ -140,7 +140,7 @@ def regrade(
 
 
 @contextmanager
-def opened(folder: Path, *, isolated: bool = True) -> Iterator[Grading]:
+def open_course(folder: Path, *, isolated: bool = True) -> Iterator[Grading]:
     """Open a course, for one command at a time.
 
     Raises:
@@ -175,14 +175,14 @@ def _run(
     """Use the outcomes of gradings as they come; if one goes wrong, note that and go on to the next."""
     outcomes = grading.outcomes(wanted, pool)
     for one, outcome in tqdm(outcomes, total=len(wanted), unit="submission", disable=None):
-        with _noted(grading, one, summary):
+        with _record_failure(grading, one, summary):
             if isinstance(outcome, Exception):
                 raise outcome
             use(one, outcome)
 
 
 @contextmanager
-def _noted(grading: Grading, one: Submission, summary: Summary) -> Iterator[None]:
+def _record_failure(grading: Grading, one: Submission, summary: Summary) -> Iterator[None]:
     """Note a failure of one submission; errors of the disk, the gradebook or the cluster are raised."""
     try:
         yield
@@ -209,14 +209,14 @@ def _marks(course: Course) -> Callable[[str], dict[str, marks.Mark]]:
 
 def write_feedback(grading: Grading, summary: Summary, *, anew: bool = False) -> int:
     """Write the pages that are older than the marks, or all, with a person's marks; return how many."""
-    course, of, wanted = grading.course, _marks(grading.course), 0
+    course, marks_of, wanted = grading.course, _marks(grading.course), 0
     for one in course.submissions():
         record, page = course.record(*one), course.page(*one)
         if not record.exists():
             continue
         if anew or not page.exists() or page.stat().st_mtime < record.stat().st_mtime:
             wanted += 1
-            with _noted(grading, one, summary):
-                released, mark = grading.released[one[1]], of(one[1])[one[0]]
+            with _record_failure(grading, one, summary):
+                released, mark = grading.released[one[1]], marks_of(one[1])[one[0]]
                 write_page(course, results.read(record), released, mark)
     return wanted

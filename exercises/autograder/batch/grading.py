@@ -23,7 +23,7 @@ from exercises.autograder.batch.pool import Pool, run_jobs
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.course.folders import Course, write_text
 from exercises.autograder.course.marks import Writer
-from exercises.autograder.course.roster import known
+from exercises.autograder.course.roster import known_ids
 from exercises.autograder.intake import Arrival, ingest
 from exercises.autograder.result import Result
 from exercises.autograder.running.job import Job, Outcome
@@ -34,7 +34,7 @@ Submission = tuple[str | None, str]  # student, None for the master itself, and 
 _interrupted = threading.Event()
 
 
-def heed_interruptions() -> None:
+def handle_interrupts() -> None:
     """Keep Ctrl-C from getting lost: Python drops what a signal raises while it disposes of an object."""
 
     def interrupt(*_: object) -> None:
@@ -83,15 +83,15 @@ class Grading:
         """
         if name not in self._known:
             path = self.masters[name]
-            told = self.course.folder / "released" / name / "master.sha256"
+            digest_path = self.course.folder / "released" / name / "master.sha256"
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
-            if not told.exists() or told.read_text() != digest:
-                self._tell_gradebook(name)
-                write_text(told, digest)
+            if not digest_path.exists() or digest_path.read_text() != digest:
+                self._update_gradebook(name)
+                write_text(digest_path, digest)
             self._known[name] = master_of(self.course.gradebook, name)
         return self._known[name]
 
-    def _tell_gradebook(self, name: str) -> None:
+    def _update_gradebook(self, name: str) -> None:
         """Have nbgrader read the master, and store what is handed out now."""
         try:
             release.generate(self.masters[name], self._api)
@@ -117,7 +117,7 @@ class Grading:
         """
         received, quarantined = [], []
         earlier = {name: self.course.versions(name) for name in self.released}
-        for arrival in ingest(source, self.released, earlier=earlier, roster=known(self.course)):
+        for arrival in ingest(source, self.released, earlier=earlier, roster=known_ids(self.course)):
             if arrival.reason:
                 quarantined.append(arrival)
             else:

@@ -65,7 +65,7 @@ class ProcessPool:
 
     def submit(self, job: Job) -> Future:
         """Have the next free process run a job."""
-        about = {"initializer": _begin, "initargs": (self._folder.name,)}
+        about = {"initializer": _initialise_worker, "initargs": (self._folder.name,)}
         for _ in range(TRIES):
             self._executor = self._executor or futures.ProcessPoolExecutor(self.width, self._context, **about)
             try:
@@ -92,15 +92,15 @@ class ProcessPool:
             self._executor = None
 
 
-def _begin(folder: str) -> None:
+def _initialise_worker(folder: str) -> None:
     """Set up a new worker to end with the process that started it, however that ends."""
     warnings.simplefilter("ignore")  # nbgrader's libraries warn about each other
     tempfile.tempdir = folder
     parent = multiprocessing.parent_process()
-    threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(parent.sentinel,), daemon=True).start()
 
 
-def _end_with(sentinel: int) -> None:
+def _exit_with_parent(sentinel: int) -> None:
     connection.wait([sentinel])
     os._exit(1)
 
@@ -130,13 +130,13 @@ class DaskPool:
     @property
     def width(self) -> int:
         """The number of threads of all workers, which come and go."""
-        return max(1, sum(self._asked(self._client.nthreads).values()))
+        return max(1, sum(self._call(self._client.nthreads).values()))
 
     def submit(self, job: Job) -> Future:
         """Have the cluster run a job."""
-        return self._asked(self._executor.submit, run, job)
+        return self._call(self._executor.submit, run, job)
 
-    def _asked(self, what: Callable, *about: object):
+    def _call(self, what: Callable, *about: object):
         try:
             return what(*about)
         except Exception as error:  # several types, depending on how far the client has given up

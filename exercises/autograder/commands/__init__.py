@@ -10,7 +10,7 @@ from typing import NamedTuple
 from exercises.autograder.batch.grade import Summary
 from exercises.autograder.course.folders import Course
 
-FINE, LEFT = 0, 1
+OK, INCOMPLETE = 0, 1
 ME = "python -m exercises.autograder"
 
 
@@ -18,7 +18,7 @@ class CommandOutput(NamedTuple):
     """What a command prints, and its exit code."""
 
     lines: list[str]
-    code: int = FINE  # the exit code
+    code: int = OK  # the exit code
 
 
 def failures(summary: Summary) -> list[str]:
@@ -26,14 +26,14 @@ def failures(summary: Summary) -> list[str]:
     return [f"FAILED: {one.path}: {one.reason}" for one in summary.failed]
 
 
-def a_course(folder: Path) -> Course:
+def course_in(folder: Path) -> Course:
     """The course in a folder; ValueError if there is none."""
     if not (folder / "gradebook.db").exists():
         raise ValueError(f"--course: expected a course's folder, got {folder}, which has no gradebook.db")
     return Course(folder)
 
 
-def known_names(wanted: list[str], known: Collection[str]) -> list[str]:
+def select_names(wanted: list[str], known: Collection[str]) -> list[str]:
     """The assignments that are asked for, or all if there are none; ValueError for an unknown one."""
     if unknown := [name for name in wanted if name not in known]:
         raise ValueError(f"ASSIGNMENT: expected one of {', '.join(known)}, got {', '.join(unknown)}")

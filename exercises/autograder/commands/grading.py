@@ -15,8 +15,8 @@ from exercises.autograder import doctor as doctors
 from exercises.autograder import rehearse as rehearsals
 from exercises.autograder.batch import grade as grades
 from exercises.autograder.batch.pool import DaskPool, ProcessPool
-from exercises.autograder.commands import FINE, LEFT, ME, CommandOutput, a_course, failures, known_names
-from exercises.autograder.course.roster import Enrolled, enrol, read
+from exercises.autograder.commands import INCOMPLETE, ME, OK, CommandOutput, course_in, failures, select_names
+from exercises.autograder.course.roster import Enrolled, enrol, read_roster
 from exercises.autograder.intake import in_utc
 from exercises.autograder.rehearse import KEY, TEMPLATE
 from exercises.autograder.result import Result
@@ -26,14 +26,14 @@ from transformer_lessons.data.files import read_json
 
 def doctor(options: argparse.Namespace) -> CommandOutput:
     """Report whether students' code can be confined on this machine."""
-    return CommandOutput([doctors.report()], LEFT if doctors.problem() else FINE)
+    return CommandOutput([doctors.report()], INCOMPLETE if doctors.problem() else OK)
 
 
 def release(options: argparse.Namespace) -> CommandOutput:
     """Enter assignments, and when they are due, into the gradebook."""
     due = _due(options.due)
     names = _masters(options.assignments)
-    with grades.opened(options.course) as grading:
+    with grades.open_course(options.course) as grading:
         for name in names:
             grading.master(name)
         if due:
@@ -49,26 +49,26 @@ def release(options: argparse.Namespace) -> CommandOutput:
 def collect(options: argparse.Namespace) -> CommandOutput:
     """Take submissions in, without grading them."""
     people = _people(options)
-    with grades.opened(options.course) as grading:
+    with grades.open_course(options.course) as grading:
         enrol(grading.course, people)
         taken, aside = grading.collect(options.source)
     mended = sum(bool(one.repairs) for one in taken)
     lines = [f"Taken in: {len(taken)}, of which {mended} were mended. Put aside: {len(aside)}."]
     lines += [f"  {one.path}: {one.reason}" for one in aside]
-    return CommandOutput([*lines, f"Next: {ME} grade"], LEFT if aside else FINE)
+    return CommandOutput([*lines, f"Next: {ME} grade"], INCOMPLETE if aside else OK)
 
 
 def grade(options: argparse.Namespace) -> CommandOutput:
     """Grade what is new."""
     people = _people(options)
-    with _work(options) as how:
+    with _grading_arguments(options) as arguments:
         if not options.source:
-            a_course(options.course)
-        return _graded(grades.grade(options.source, options.course, people=people, **how))
+            course_in(options.course)
+        return _summary_output(grades.grade(options.source, options.course, people=people, **arguments))
 
 
-def _graded(summary: grades.Summary) -> CommandOutput:
-    lines = [_line(result) for result in summary.graded]
+def _summary_output(summary: grades.Summary) -> CommandOutput:
+    lines = [_result_line(result) for result in summary.graded]
     lines += [f"not graded: {one.path}: {one.reason}" for one in summary.quarantined] + failures(summary)
     before = f" {summary.unchanged} were graded before." if summary.unchanged else ""
     lines.append(f"Graded: {len(summary.graded)}.{before}")
@@ -77,10 +77,10 @@ def _graded(summary: grades.Summary) -> CommandOutput:
             f"{len(summary.stale)} were graded by an earlier master or grader; what would change: {ME} regrade"
         )
     lines.append(f"Next: mark answers in words (nbgrader formgrader), then {ME} feedback, report, export")
-    return CommandOutput(lines, LEFT if summary.quarantined or summary.failed else FINE)
+    return CommandOutput(lines, INCOMPLETE if summary.quarantined or summary.failed else OK)
 
 
-def _line(result: Result) -> str:
+def _result_line(result: Result) -> str:
     about = {"late": result.late, "repair": result.repairs, "unsafe": result.isolation != "full"}
     kinds = {flag.kind for flag in result.flags} | {kind for kind, is_so in about.items() if is_so}
     noted = f"  look at: {', '.join(sorted(kinds))}" if kinds else ""
@@ -95,8 +95,8 @@ def regrade(options: argparse.Namespace) -> CommandOutput:
         shown.extend(_changes(changes))
         return options.yes or _confirmed(shown)
 
-    with _work(options) as how:
-        found = grades.regrade(options.course, options.assignments, apply, **how)
+    with _grading_arguments(options) as arguments:
+        found = grades.regrade(options.course, options.assignments, apply, **arguments)
     lines = [] if found.applied and not options.yes else shown  # otherwise they were shown already
     lines += failures(found)
     lines.append(
@@ -106,7 +106,7 @@ def regrade(options: argparse.Namespace) -> CommandOutput:
         lines.append(
             "It is entered." if found.applied else f"Nothing was entered. To do so: {ME} regrade --yes"
         )
-    return CommandOutput(lines, LEFT if found.failed else FINE)
+    return CommandOutput(lines, INCOMPLETE if found.failed else OK)
 
 
 def _changes(changes: list[grades.Change]) -> Iterator[str]:
@@ -135,25 +135,25 @@ def rehearse(options: argparse.Namespace) -> CommandOutput:
             f"--course: expected a new folder or a rehearsal's, got {folder}, which has other files"
         )
     _masters([options.assignment])
-    with _work(options) as how:
+    with _grading_arguments(options) as arguments:
         shutil.rmtree(folder, ignore_errors=True)
         source = rehearsals.write(folder, options.number, options.assignment)
         people = [Enrolled("", one["student"]) for one in read_json(folder / KEY)["students"]]
-        said = _graded(grades.grade(source, folder, people=people, **how))
+        output = _summary_output(grades.grade(source, folder, people=people, **arguments))
     course, template = (shlex.quote(str(path)) for path in (folder, folder / TEMPLATE))
-    said.lines[-1:] = [
+    output.lines[-1:] = [
         f"Students' pages are in {folder / 'feedback'}. Next:",
         f"  {ME} report --course {course}",
         f"  {ME} export --course {course} --template {template}",
     ]
-    return said
+    return output
 
 
 # ---- What these share
 
 
 def _masters(wanted: list[str]) -> list[str]:
-    return known_names(wanted, [path.parent.name for path in masters()])
+    return select_names(wanted, [path.parent.name for path in masters()])
 
 
 def _people(options: argparse.Namespace) -> list[Enrolled]:
@@ -162,7 +162,7 @@ def _people(options: argparse.Namespace) -> list[Enrolled]:
     for name, what in expected.items():
         if (path := getattr(options, name)) and not path.exists():
             raise ValueError(f"{name}: expected {what}, got {path}, which is not there")
-    return read(options.roster) if options.roster else []
+    return read_roster(options.roster) if options.roster else []
 
 
 def _due(text: str | None) -> datetime | None:
@@ -174,7 +174,7 @@ def _due(text: str | None) -> datetime | None:
 
 
 @contextmanager
-def _work(options: argparse.Namespace) -> Iterator[dict]:
+def _grading_arguments(options: argparse.Namespace) -> Iterator[dict]:
     """The pool, and whether the work is done in a box, as arguments of `grade` and `regrade`.
 
     Students' code is not run where it cannot be confined, unless a person insists.

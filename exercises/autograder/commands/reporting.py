@@ -12,7 +12,7 @@ from exercises.autograder import report as reports
 from exercises.autograder import similarity as similarities
 from exercises.autograder.batch import grade as grades
 from exercises.autograder.batch.grading import Grading
-from exercises.autograder.commands import FINE, LEFT, ME, CommandOutput, a_course, failures, known_names
+from exercises.autograder.commands import INCOMPLETE, ME, OK, CommandOutput, course_in, failures, select_names
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course, write_text
 from exercises.autograder.course.roster import template_text
@@ -23,7 +23,7 @@ from transformer_lessons.data.files import replacing
 
 def _up_to_date(options: argparse.Namespace) -> Course:
     """The course, with late penalties recomputed for the current points by hand, dates and policy."""
-    course = a_course(options.course)
+    course = course_in(options.course)
     with closing(marks.Writer(course.gradebook, release.course(course.folder).config)) as writer:
         writer.renew_penalties()
     return course
@@ -31,7 +31,7 @@ def _up_to_date(options: argparse.Namespace) -> Course:
 
 def _assignments(course: Course, wanted: list[str]) -> list[str]:
     """The assignments that are asked for, or else all that have submissions."""
-    return known_names(wanted, sorted({assignment for _, assignment in course.submissions()}))
+    return select_names(wanted, sorted({assignment for _, assignment in course.submissions()}))
 
 
 def status(options: argparse.Namespace) -> CommandOutput:
@@ -39,7 +39,7 @@ def status(options: argparse.Namespace) -> CommandOutput:
     course = _up_to_date(options)
     aside = Counter(one["assignment"] for those in course.left_out().values() for one in those)
     wanted = sorted({assignment for _, assignment in course.submissions()} | (aside.keys() - {None}))
-    with grades.opened(options.course) as grading:
+    with grades.open_course(options.course) as grading:
         lines = [line for name in wanted for line in _status(grading, name, aside[name])]
     return CommandOutput(lines or [f"Nothing was taken in yet: {ME} grade SOURCE"])
 
@@ -72,11 +72,11 @@ def feedback(options: argparse.Namespace) -> CommandOutput:
     """Write all pages again."""
     _up_to_date(options)
     summary = grades.Summary()
-    with grades.opened(options.course) as grading:
+    with grades.open_course(options.course) as grading:
         wanted = grades.write_feedback(grading, summary, anew=True)
     failed = failures(summary)
-    said = f"{wanted - len(failed)} pages are in {options.course / 'feedback'}."
-    return CommandOutput([*failed, said], LEFT if failed else FINE)
+    message = f"{wanted - len(failed)} pages are in {options.course / 'feedback'}."
+    return CommandOutput([*failed, message], INCOMPLETE if failed else OK)
 
 
 def report(options: argparse.Namespace) -> CommandOutput:
@@ -108,7 +108,7 @@ def export(options: argparse.Namespace) -> CommandOutput:
     with replacing(path) as temporary:
         temporary.write_bytes(made.data)
     lines = [*made.notes, *(f"no row for {student}" for student in made.unmatched), str(path)]
-    return CommandOutput(lines, LEFT if made.unmatched else FINE)
+    return CommandOutput(lines, INCOMPLETE if made.unmatched else OK)
 
 
 def similarity(options: argparse.Namespace) -> CommandOutput:
@@ -134,5 +134,5 @@ def _cells(pair: similarities.Pair) -> str:
 
 def my_transformer(options: argparse.Namespace) -> CommandOutput:
     """Build and train a model of a student's parts in a box."""
-    said = boxed_transformer(options.files, fill=options.fill, output=options.output)
-    return CommandOutput(said.splitlines(), FINE)
+    printed = boxed_transformer(options.files, fill=options.fill, output=options.output)
+    return CommandOutput(printed.splitlines(), OK)

@@ -26,7 +26,7 @@ from traitlets.config import Config
 from exercises.autograder.intake import in_utc
 from exercises.autograder.running.job import Outcome
 
-ABOUT = ("first_name", "last_name", "email", "lms_user_id")  # attributes of a student
+STUDENT_FIELDS = ("first_name", "last_name", "email", "lms_user_id")  # attributes of a student
 POINTS = (Grade.auto_score, Grade.manual_score, Grade.extra_credit, Grade.needs_manual_grade)
 
 
@@ -98,7 +98,7 @@ def marks(url: str, assignment: str) -> list[Mark]:
             found.append(
                 Mark(
                     student.id,
-                    *(getattr(student, name) or "" for name in ABOUT),
+                    *(getattr(student, name) or "" for name in STUDENT_FIELDS),
                     submission is not None,
                     submission and submission.timestamp,
                     (submission and submission.late_submission_penalty) or 0.0,
@@ -172,8 +172,8 @@ class Writer:
             grades = select(Grade, BaseCell.name).join(BaseCell, Grade.cell_id == BaseCell.id)
             for grade, name in session.execute(grades.where(Grade.notebook_id == notebook.id)):
                 _score(grade, outcome.scores.get(name), is_new=name in new)
-            told = select(Comment, BaseCell.name).join(BaseCell, Comment.cell_id == BaseCell.id)
-            for comment, name in session.execute(told.where(Comment.notebook_id == notebook.id)):
+            comments = select(Comment, BaseCell.name).join(BaseCell, Comment.cell_id == BaseCell.id)
+            for comment, name in session.execute(comments.where(Comment.notebook_id == notebook.id)):
                 comment.auto_comment = "No response." if name in outcome.unanswered else None
             session.flush()
             session.expire(notebook)

@@ -23,7 +23,7 @@ from pathlib import Path
 from nbgrader.api import Gradebook
 
 from exercises.autograder.course.folders import Course
-from exercises.autograder.course.marks import ABOUT
+from exercises.autograder.course.marks import STUDENT_FIELDS
 from exercises.autograder.intake.names import safe_id
 from transformer_lessons.data.files import read_json, write_json
 
@@ -140,7 +140,7 @@ def number_in(student: str) -> str:
 # ---- The class
 
 
-def read(path: Path) -> list[Enrolled]:
+def read_roster(path: Path) -> list[Enrolled]:
     """Read the class from a file, as Canvas or Moodle exports it or nbgrader imports it.
 
     Raises:
@@ -152,7 +152,7 @@ def read(path: Path) -> list[Enrolled]:
     if ids is None:
         raise ValueError(
             f"roster: expected Moodle's grading worksheet, Canvas's gradebook, or the columns id, "
-            f"{', '.join(ABOUT)}; got {', '.join(found.header[:8])}"
+            f"{', '.join(STUDENT_FIELDS)}; got {', '.join(found.header[:8])}"
         )
     people: list[Enrolled] = []
     rows: dict[tuple[str, str], int] = {}  # where each id and number was seen
@@ -170,7 +170,7 @@ def read(path: Path) -> list[Enrolled]:
     return people
 
 
-def known(course: Course) -> dict[str, str]:
+def known_ids(course: Course) -> dict[str, str]:
     """The ids of everybody enrolled so far, by the platform's number."""
     path = course.folder / "roster.json"
     return read_json(path) if path.exists() else {}
@@ -190,7 +190,7 @@ def enrol(course: Course, people: Collection[Enrolled]) -> None:
     taken_in = {number: student for student in there if (number := number_in(student))}
     people = [replace(person, student=taken_in.get(person.number, person.student)) for person in people]
     numbers = {person.number: person.student for person in people if person.number}
-    before = known(course)
+    before = known_ids(course)
     changed = [
         f"{before[n]} is {numbers[n]} now" for n in sorted(numbers) if before.get(n, numbers[n]) != numbers[n]
     ]
@@ -202,6 +202,6 @@ def enrol(course: Course, people: Collection[Enrolled]) -> None:
         )
     with Gradebook(course.gradebook) as gradebook:
         for person in people:
-            about = {name: getattr(person, name) for name in ABOUT if getattr(person, name)}
+            about = {name: getattr(person, name) for name in STUDENT_FIELDS if getattr(person, name)}
             gradebook.update_or_create_student(person.student, **about)
     write_json(course.folder / "roster.json", {**before, **numbers})

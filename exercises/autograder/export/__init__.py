@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from exercises.autograder.course.marks import CellMark, Mark
 from exercises.autograder.course.roster import sheet
-from exercises.autograder.export.templates import IDENTIFIER, Exported, canvas, moodle, number, written
+from exercises.autograder.export.templates import IDENTIFIER, Exported, canvas, moodle, number, to_csv
 
 Row = dict[str, str | float | None]
 # The last four are full-width letters, which East Asian spreadsheets read as the first four.
@@ -70,7 +70,7 @@ def _rows(marks: dict[str, list[Mark]], nothing: float | None) -> list[Row]:
         before = f"{name}: " if len(marks) > 1 else ""
         cells = dict.fromkeys(cell for mark in those for cell in mark.cells)
         for mark in those:
-            given = {cell: _given(mark.cells.get(cell)) for cell in cells}
+            given = {cell: _points(mark.cells.get(cell)) for cell in cells}
             given |= {"penalty": mark.penalty, "score": mark.score}
             given = given if mark.submitted else dict.fromkeys(given, nothing)
             points = {**given, "worth": mark.worth}
@@ -80,7 +80,7 @@ def _rows(marks: dict[str, list[Mark]], nothing: float | None) -> list[Row]:
     return [row for _, row in sorted(rows.items())]
 
 
-def _given(cell: CellMark | None) -> float | None:
+def _points(cell: CellMark | None) -> float | None:
     """The points for a cell; None where neither a test nor a person has given any yet."""
     return None if cell is None or (cell.auto is None and cell.manual is None) else cell.earned
 
@@ -88,7 +88,7 @@ def _given(cell: CellMark | None) -> float | None:
 # ---- As CSV
 
 
-def safe(text: str) -> str:
+def escape(text: str) -> str:
     """The text, changed if a spreadsheet would take it for a formula."""
     return f"'{text}" if text[:1] in LINE_BREAKS or text.lstrip()[:1] in FORMULA else text
 
@@ -97,7 +97,7 @@ def table(rows: list[Row]) -> str:
     """A CSV table of the rows, by column: texts are made safe, and None is left empty."""
     header = [*dict.fromkeys(column for row in rows for column in row)]
     cells = [[row.get(column) for column in header] for row in rows]
-    return written(
-        ["" if cell is None else safe(cell) if isinstance(cell, str) else number(cell) for cell in row]
+    return to_csv(
+        ["" if cell is None else escape(cell) if isinstance(cell, str) else number(cell) for cell in row]
         for row in (header, *cells)
     )

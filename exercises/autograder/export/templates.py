@@ -26,12 +26,12 @@ from dataclasses import dataclass
 from exercises.autograder.course import roster
 from exercises.autograder.course.marks import Mark
 
-NOTHING = ("", "-")  # what platforms write for no mark
+NO_MARK = ("", "-")  # what platforms write for no mark
 MOST_TITLES = 20  # the most titles that a message lists
 KEPT = ("EX", "N/A")  # what Canvas has for students who are excused, or whose work does not count
 IDENTIFIER, GRADE, CHANGED = NEEDED = ("Identifier", "Grade", "Last modified (grade)")
-NAME, MOST, OPEN = "Full name", "Maximum grade", "Grade can be changed"
-KNOWN = (*NEEDED, NAME, MOST, OPEN, *roster.MOODLE, "Student ID")
+NAME, MAXIMUM, CHANGEABLE = "Full name", "Maximum grade", "Grade can be changed"
+KNOWN = (*NEEDED, NAME, MAXIMUM, CHANGEABLE, *roster.MOODLE, "Student ID")
 DECIMALS = 5  # decimals that Moodle keeps; Canvas shows two
 
 
@@ -53,7 +53,7 @@ def number(value: float) -> str:
     return "0" if text == "-0" else text
 
 
-def written(rows: Iterable[list[str]], delimiter: str = ",") -> str:
+def to_csv(rows: Iterable[list[str]], delimiter: str = ",") -> str:
     """CSV with the cells as they are; lines end as RFC 4180 requires."""
     text = io.StringIO(newline="")
     csv.writer(text, delimiter=delimiter, lineterminator="\r\n").writerows(rows)
@@ -74,8 +74,8 @@ def canvas(
         expected = "a gradebook of Canvas, with the columns Student, ID and Section"
         other = f"or a worksheet of Moodle, with {IDENTIFIER}, which --column can name in another language"
         raise ValueError(f"template: expected {expected}, {other}; got {', '.join(found.header[:8])}")
-    about = found.header.index("Section") + 1
-    where = _titles(marks, found.header, about, columns)
+    first = found.header.index("Section") + 1
+    where = _titles(marks, found.header, first, columns)
     people = roster.students(found, roster.CANVAS)
     unmatched, notes = [], []
     for name, those in marks.items():
@@ -83,11 +83,11 @@ def canvas(
         worth = next((row[column] for row in found.rows if roster.WORTH in row[0]), "")
         cells = {n: found.rows[n][column].strip() for n in people}
         kept = {n: f"is {cell} in Canvas, which stays" for n, cell in cells.items() if cell in KEPT}
-        alone, said = _enter(found, name, column, those, people, kept, missing_as_zero)
-        unmatched += alone
+        without_row, said = _enter(found, name, column, those, people, kept, missing_as_zero)
+        unmatched += without_row
         notes += _other_worth(name, those, worth, "Canvas") + said
-    rows = [[row[n] for n in (*range(about), *where.values())] for row in (found.header, *found.rows)]
-    data = written(rows, found.delimiter).encode()
+    rows = [[row[n] for n in (*range(first), *where.values())] for row in (found.header, *found.rows)]
+    data = to_csv(rows, found.delimiter).encode()
     return Exported(data, tuple(dict.fromkeys(unmatched)), tuple(dict.fromkeys(notes)))
 
 
@@ -130,18 +130,18 @@ def moodle(
     found = roster.sheet(template)
     where = _headers(found.header, columns)
     people = roster.students(found, roster.MOODLE, where)
-    most = found.rows[0][where[MOST]] if found.rows and MOST in where else ""
+    most = found.rows[0][where[MAXIMUM]] if found.rows and MAXIMUM in where else ""
     kept = {
         n: "cannot be changed in Moodle and stays"
         for n in people
-        if OPEN in where and found.rows[n][where[OPEN]].strip().casefold() == "no"
+        if CHANGEABLE in where and found.rows[n][where[CHANGEABLE]].strip().casefold() == "no"
     }
     notes = _other_worth(name, those, most, "Moodle")
-    above = [mark.student for mark in those if mark.submitted and mark.score > _figure(most, mark.score)]
+    above = [mark.student for mark in those if mark.submitted and mark.score > _to_number(most, mark.score)]
     if above:
         notes.append(f"{name}: above Moodle's maximum, and so passed over by it: {', '.join(above)}.")
     unmatched, said = _enter(found, name, where[GRADE], those, people, kept, missing_as_zero)
-    data = written([found.header, *found.rows], found.delimiter).encode("utf-8-sig")
+    data = to_csv([found.header, *found.rows], found.delimiter).encode("utf-8-sig")
     return Exported(data, tuple(unmatched), (*notes, *said))
 
 
@@ -149,9 +149,9 @@ def _headers(header: list[str], columns: Mapping[str, str]) -> dict[str, int]:
     """The index of each known column; versions of Moodle differ in capitals."""
     if unknown := [name for name in columns if name not in KNOWN]:
         raise ValueError(f"--column: expected some of {', '.join(KNOWN)}, got {unknown[0]}")
-    there = {name.casefold(): n for n, name in enumerate(header)}
+    indices = {name.casefold(): n for n, name in enumerate(header)}
     words = {name: columns.get(name, name).casefold() for name in KNOWN}
-    where = {name: there[word] for name, word in words.items() if word in there}
+    where = {name: indices[word] for name, word in words.items() if word in indices}
     if missing := [columns.get(name, name) for name in NEEDED if name not in where]:
         expected = f"a grading worksheet of Moodle, with the columns {', '.join(missing)}"
         other = "--column can name them in another language"
@@ -161,10 +161,10 @@ def _headers(header: list[str], columns: Mapping[str, str]) -> dict[str, int]:
 
 def _other_worth(name: str, marks: list[Mark], cell: str, where: str) -> list[str]:
     ours = marks[0].worth
-    there = _figure(cell, ours)
-    if there == ours:
+    theirs = _to_number(cell, ours)
+    if theirs == ours:
         return []
-    return [f"{name}: it is worth {number(ours)}, but {number(there)} in {where}; points were not scaled."]
+    return [f"{name}: it is worth {number(ours)}, but {number(theirs)} in {where}; points were not scaled."]
 
 
 def _enter(
@@ -187,13 +187,13 @@ def _enter(
     for n in people:
         cell, mark = found.rows[n][column].strip(), places.get(n)
         score = mark.score if mark and mark.submitted else None
-        if score is None and missing_as_zero and cell in NOTHING:
+        if score is None and missing_as_zero and cell in NO_MARK:
             is_sure = mark is not None or not unmatched
             score, left = (0.0, left) if is_sure else (None, left + 1)
         if score is not None and n in kept:
             notes.append(f"{name}: {mark.student if mark else f'row {n + 2}'} {kept[n]}.")
         elif score is not None:
-            replaced += cell not in NOTHING and _figure(cell) != _figure(number(score))
+            replaced += cell not in NO_MARK and _to_number(cell) != _to_number(number(score))
             found.rows[n][column] = number(score)
     if replaced:
         notes.append(f"{name}: {replaced} of the marks that were there have become other ones.")
@@ -202,7 +202,7 @@ def _enter(
     return unmatched, notes
 
 
-def _figure(cell: str, otherwise: float | None = None) -> float | None:
+def _to_number(cell: str, otherwise: float | None = None) -> float | None:
     """The number in a cell, if there is one; some languages use a decimal comma."""
     try:
         return float(cell.strip().replace(",", "."))
