@@ -12,7 +12,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from PIL import Image, PngImagePlugin
 
 from exercises.autograder.running import inert, notebook
-from exercises.autograder.running.inert import inert_markdown, inert_output, reencode, sanitize
+from exercises.autograder.running.inert import inert_markdown, inert_output, re_encode, sanitize
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -131,7 +131,7 @@ def test_what_would_keep_the_parser_is_cut_and_that_is_said():
 @pytest.mark.parametrize("kind", ["png", "jpeg"])
 def test_a_picture_is_drawn_anew(kind):
     data = encoded(Image.new("RGB", (13, 7), "red"), kind)
-    drawn = base64.b64decode(reencode(f"image/{kind}", base64_of(data))["image/png"])
+    drawn = base64.b64decode(re_encode(f"image/{kind}", base64_of(data))["image/png"])
     found = Image.open(io.BytesIO(drawn))
     assert (found.format, found.size) == ("PNG", (13, 7))
     assert max(abs(a - b) for a, b in zip(found.getpixel((5, 5)), (255, 0, 0), strict=True)) < 3
@@ -151,10 +151,10 @@ def test_of_a_picture_only_pixels_are_left():
 
 def test_a_large_picture_is_made_small_enough():
     noise = Image.effect_noise((600, 400), 100).convert("RGB")
-    [(kind, drawn)] = reencode("image/png", base64_of(encoded(noise, "png", compress_level=0))).items()
+    [(kind, drawn)] = re_encode("image/png", base64_of(encoded(noise, "png", compress_level=0))).items()
     assert kind == "image/jpeg"
     assert inert.PNG < len(drawn) < 200_000
-    [flat] = reencode("image/png", base64_of(encoded(Image.new("RGB", (1500, 900)), "png"))).values()
+    [flat] = re_encode("image/png", base64_of(encoded(Image.new("RGB", (1500, 900)), "png"))).values()
     assert Image.open(io.BytesIO(base64.b64decode(flat))).size == (inert.SIDE, 0.6 * inert.SIDE)
 
 
@@ -179,7 +179,7 @@ def test_what_is_no_picture_is_not_shown_and_that_is_said(kind, data):
 def test_not_many_pictures_are_drawn_anew_as_that_takes_time(monkeypatch):
     """A kilobyte can hold millions of pixels."""
     drawn = []
-    monkeypatch.setattr(inert, "reencode", lambda kind, data: drawn.append(kind) or {})
+    monkeypatch.setattr(inert, "re_encode", lambda kind, data: drawn.append(kind) or {})
     outputs = [new_output("display_data", data={"image/png": "x"}) for _ in range(200)]
     kept, room = notebook._within_bounds(outputs, 200_000)
     assert len(drawn) <= 21

@@ -54,7 +54,7 @@ def inert_output(output: NotebookNode) -> NotebookNode:
     if "data" not in output:
         return output
     kept = {"text/plain": output.data["text/plain"]} if "text/plain" in output.data else {}
-    drawn = (reencode(kind, output.data[kind]) for kind in FORMATS if kind in output.data)
+    drawn = (re_encode(kind, output.data[kind]) for kind in FORMATS if kind in output.data)
     kept |= next(filter(None, drawn), {})
     if is_picture(output) and not kept.keys() & FORMATS.keys():
         kept["text/plain"] = ("".join(kept.get("text/plain", "")) + NOT_SHOWN).strip()
@@ -71,7 +71,7 @@ def is_picture(output: NotebookNode) -> bool:
     return bool(output.get("data", {}).keys() & FORMATS.keys())
 
 
-def reencode(kind: str, data: str | list[str]) -> dict[str, str]:
+def re_encode(kind: str, data: str | list[str]) -> dict[str, str]:
     """A stranger's picture, decoded and encoded again on white, so that nothing but its pixels is left.
 
     Returns it as the data of an output; an empty dict if it is not a picture, or too large.
