@@ -20,7 +20,7 @@ from transformer_lessons.checks.answer import Answer
 from transformer_lessons.checks.definitions import Call, Given, Remark, Task, changed
 from transformer_lessons.checks.engine import judge
 from transformer_lessons.checks.message import MOST_CASES, Message, write
-from transformer_lessons.checks.seen import Seen, alike, same_value
+from transformer_lessons.checks.seen import Outcome, alike, same_value
 from transformer_lessons.checks.states import translations
 from transformer_lessons.checks.words import cut, literal
 from transformer_lessons.masks import padding_mask
@@ -297,9 +297,9 @@ def test_numbers_are_alike_in_whatever_form(a, b, same):
 
 
 def test_which_function_notices_a_wrong_shape_is_chance():
-    assert same_value(Seen(error="RuntimeError"), Seen(error="IndexError"))
-    assert same_value(Seen(error="RuntimeError"), Seen(error="AssertionError"))  # a learner's assert
-    assert not same_value(Seen(error="RuntimeError"), Seen(error="TypeError"))
+    assert same_value(Outcome(error="RuntimeError"), Outcome(error="IndexError"))
+    assert same_value(Outcome(error="RuntimeError"), Outcome(error="AssertionError"))  # a learner's assert
+    assert not same_value(Outcome(error="RuntimeError"), Outcome(error="TypeError"))
 
 
 def test_changes_are_made_all_at_once():

@@ -24,7 +24,7 @@ MISTAKES = [
 def test_the_right_answer_raises_only_where_it_refuses(name):
     """If it raised elsewhere, whatever raises there would be right."""
     exam = exam_of(checks.task(name), 0)
-    assert {exam.right(n).error for n in range(len(exam.calls))} <= {"", "ValueError"}
+    assert {exam.expected(n).error for n in range(len(exam.calls))} <= {"", "ValueError"}
     requirements = exam.task.requirements
     assert all(place(r.anchor) and r.cases and r.drawn(Draw(0)) for r in requirements)
     assert {r.needs for r in requirements} <= {"", *(r.name for r in requirements)}
@@ -39,7 +39,7 @@ def test_a_mistake_shows_and_gets_its_own_name(task, mistake):
         text = changed(task.source, way)
         assert text, f"{way}: not in the right answer's text, or overlapping"
         exam = exam_of(task, 0)
-        verdict = Diagnosis(exam, [exam.shows(text, number) for number in range(len(exam.calls))]).verdict()
+        verdict = Diagnosis(exam, [exam.outcome(text, number) for number in range(len(exam.calls))]).verdict()
         assert verdict.mistakes == (mistake,), f"{way}: {[found.name for found in verdict.mistakes]}"
 
 
@@ -68,10 +68,10 @@ def test_a_mistake_costs_what_it_spoils(task, mistake):
         for requirement in task.requirements:
             calls = [n for n, (r, _) in enumerate(exam.calls) if r is requirement]
             if requirement.name in mistake.costs:
-                is_met = all(meets(exam.calls[n][1], exam.shows(text, n), exam.right(n)) for n in calls)
+                is_met = all(meets(exam.calls[n][1], exam.outcome(text, n), exam.expected(n)) for n in calls)
                 assert number or not is_met, f"costs {requirement.name}, but meets it"
                 continue
-            crashes = all(exam.shows(text, n).error and not exam.right(n).error for n in calls)
+            crashes = all(exam.outcome(text, n).error and not exam.expected(n).error for n in calls)
             assert not crashes, f"{way} crashes wherever {requirement.name} is looked at, and is not charged"
             depends = number or not is_constant(task, text, calls)
             assert depends, f"{way}: {requirement.name} does not depend on the input"
@@ -82,11 +82,11 @@ def is_constant(task, text, calls) -> bool:
     exam, other = exam_of(task, 0), exam_of(task, 1)
     backward = exam.calls[calls[0]][0].backward
     same = same_flows if backward else same_values
-    if all(same(exam.shows(text, n), exam.right(n)) for n in calls):
+    if all(same(exam.outcome(text, n), exam.expected(n)) for n in calls):
         return False  # it follows the right answer
-    if not all(same(exam.shows(text, n), other.shows(text, n)) for n in calls):
+    if not all(same(exam.outcome(text, n), other.outcome(text, n)) for n in calls):
         return False
-    rights = [(exam.right(n), other.right(n)) for n in calls]
+    rights = [(exam.expected(n), other.expected(n)) for n in calls]
     return not (
         all(same_flows(x, y) for x, y in rights)
         if backward

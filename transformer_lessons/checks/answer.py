@@ -13,7 +13,7 @@ from torch import Tensor
 from transformer_lessons.checks.definitions import Call, Given, Task
 from transformer_lessons.checks.learner.adapter import Adapter, Reply, leaves
 from transformer_lessons.checks.learner.local import Local
-from transformer_lessons.checks.seen import EDITED, WEIGHTS, Seen, alike, same_value
+from transformer_lessons.checks.seen import EDITED, WEIGHTS, Outcome, alike, same_value
 from transformer_lessons.checks.states import Link, State, translations
 
 __all__ = ["Answer", "defined"]
@@ -38,7 +38,7 @@ class Answer:
         is_there = isinstance(candidate, Adapter)
         self.adapter = candidate if is_there else Local({task.name: candidate})
 
-    def shows(self, call: Call) -> Seen:
+    def run(self, call: Call) -> Outcome:
         """What it shows on a call: its value, with gradients if asked for, or how much memory it used."""
         target, own, links = self.task.name, {}, []
         if call.init is not None:
@@ -47,7 +47,7 @@ class Answer:
                 return _failed(reply)
             target = reply.value
         if call.method == "state":
-            return self._seen(call, self.adapter.state(target))
+            return self._outcome(call, self.adapter.state(target))
         target = f"{target}.{call.method}" if call.method else target
         args, kwargs = self._sent(call.args), self._sent(call.kwargs)
         ask = self.adapter.vjp if call.backward or call.limits else self.adapter.call
@@ -57,13 +57,13 @@ class Answer:
         if call.same_as:
             return _twins(call, reply, self.adapter.call(target, self._sent(call.same_as), kwargs))
         weights = [self.adapter.state(args[n]["handle"]).value for n in call.weights_after]
-        seen = self._seen(call, reply, weights)
+        outcome = self._outcome(call, reply, weights)
         if not call.backward:
-            return seen
+            return outcome
         names = {wanted: name for link in links for wanted, name in link.names().items()}
-        return replace(seen, gradients=self._gradients(call, reply, own, links), names=names)
+        return replace(outcome, gradients=self._gradients(call, reply, own, links), names=names)
 
-    def find_naming(self, call: Call, right: Seen) -> None:
+    def find_naming(self, call: Call, right: Outcome) -> None:
         """Choose the first way to load weights under other names that makes a call right, else the first."""
         made = self._new(call)
         state = made if made.error else self.adapter.state(made.value)
@@ -73,7 +73,7 @@ class Answer:
 
         def is_right(naming: int) -> bool:
             self.naming = naming
-            return same_value(self.shows(call), right)
+            return same_value(self.run(call), right)
 
         fitting = [number for number, links in enumerate(ways) if links] or [0]
         self.naming = next(filter(is_right, fitting), fitting[0])
@@ -117,7 +117,7 @@ class Answer:
             raise RuntimeError(f"given.{arg.kind}: {reply.error['message']}")
         return {"handle": reply.value}
 
-    def _seen(self, call: Call, reply: Reply, weights: Sequence[State] = ()) -> Seen:
+    def _outcome(self, call: Call, reply: Reply, weights: Sequence[State] = ()) -> Outcome:
         if reply.error:
             return _failed(reply)
         if call.limits:
@@ -126,7 +126,7 @@ class Answer:
         viewed = _viewed(call.view, [reply.value, *weights] if call.weights_after else reply.value)
         if call.edits:
             viewed = {EDITED: list(edited), "value": viewed if call.view else None}
-        return Seen(viewed, edited=edited, outputs=reply.value)
+        return Outcome(viewed, edited=edited, outputs=reply.value)
 
     def _gradients(self, call: Call, reply: Reply, own: State, links: list[Link]) -> dict[str, Tensor]:
         """Gradients of arguments and wanted parameters: zero where none arrives, {} if no result has any."""
@@ -156,8 +156,8 @@ def defined(task: Task, source: str) -> Answer:
     return Answer(task, task.define(source))
 
 
-def _failed(reply: Reply) -> Seen:
-    return Seen(error=reply.error["type"], message=reply.error["message"], line=reply.error["line"])
+def _failed(reply: Reply) -> Outcome:
+    return Outcome(error=reply.error["type"], message=reply.error["message"], line=reply.error["line"])
 
 
 def _tensors(state: Reply) -> State:
@@ -165,21 +165,21 @@ def _tensors(state: Reply) -> State:
     return {} if state.error else {n: t for n, t in state.value.items() if isinstance(t, Tensor)}
 
 
-def _twins(call: Call, reply: Reply, other: Reply) -> Seen:
+def _twins(call: Call, reply: Reply, other: Reply) -> Outcome:
     """Whether what counts is the same for the call's other arguments (`Call.same_as`)."""
     one, two = _viewed(call.view, reply.value), _viewed(call.view_as or call.view, other.value)
     same = {"the same": not other.error and alike(one, two)}
-    return Seen(one if isinstance(one, dict) and "instead" in one else same, outputs=reply.value)
+    return Outcome(one if isinstance(one, dict) and "instead" in one else same, outputs=reply.value)
 
 
-def _counted(call: Call, reply: Reply) -> Seen:
+def _counted(call: Call, reply: Reply) -> Outcome:
     """Whether 1.5 times the limits were enough and, if "saved" is limited, whether a gradient flows back."""
     used = {kind: (3 * most // 2, reply.memory[kind]) for kind, most in call.limits.items()}
     over = {kind: both for kind, both in used.items() if both[1] > both[0]}
     arrive = {"gradients": any(reply.attached)} if "saved" in call.limits else {}
     value = {**arrive, **{kind: kind not in over for kind in call.limits}}
     viewed = _viewed(call.view, [reply.value, value]) if call.view else value
-    return Seen(viewed, memory=over, outputs=reply.value)
+    return Outcome(viewed, memory=over, outputs=reply.value)
 
 
 def _viewed(view: Callable[[Any], Any] | None, value: Any) -> Any:

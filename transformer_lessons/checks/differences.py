@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from transformer_lessons.checks.definitions import Call
-from transformer_lessons.checks.seen import EDITED, WEIGHTS, Seen, alike
+from transformer_lessons.checks.seen import EDITED, WEIGHTS, Outcome, alike
 from transformer_lessons.checks.words import FEW_NUMBERS, WIDTH, cut, described, raised, shortened
 
 __all__ = ["HIDDEN", "Difference", "difference"]
@@ -27,7 +27,7 @@ HIDDEN = Difference(99)  # both print the same
 CUT_OFF = Difference(0, ("gradients should flow back, but the result is cut off from its inputs",))
 
 
-def difference(results: tuple[str, ...], call: Call, seen: Seen, right: Seen) -> Difference:
+def difference(results: tuple[str, ...], call: Call, seen: Outcome, right: Outcome) -> Difference:
     """The difference between what a call showed and what is right; `results` are names of returned values."""
     if seen.error == WEIGHTS:
         return Difference(0, (seen.message,))
@@ -57,7 +57,7 @@ def _plainest(found: Iterable[Difference]) -> Difference:
     return min(found, default=HIDDEN, key=lambda one: one.digits)
 
 
-def _bytes(seen: Seen) -> tuple[str, str]:
+def _bytes(seen: Outcome) -> tuple[str, str]:
     """The lines on the first limit exceeded: bytes allowed, and bytes used."""
     kind, (most, used) = next(iter(seen.memory.items()))
     words = {"saved": "what is kept for the backward pass", "largest": "the largest tensor made"}

@@ -1,4 +1,4 @@
-"""Judges an answer by what it shows on calls (`Seen`): as right, as a known mistake, or by requirement.
+"""Judges an answer by what it shows on calls (`Outcome`): as right, as a known mistake, or by requirement.
 
 An answer that shows on every call what the right answer with a known change shows *is* that mistake: it loses
 what the mistake costs and nothing else. Any other answer is checked against each requirement separately.
@@ -12,7 +12,7 @@ from functools import cached_property
 from transformer_lessons.checks.answer import Answer
 from transformer_lessons.checks.definitions import Call, Mistake, Task, changed, program
 from transformer_lessons.checks.exam import Exam, exam_of
-from transformer_lessons.checks.seen import Seen, meets, same, varies
+from transformer_lessons.checks.seen import Outcome, meets, same, varies
 from transformer_lessons.checks.words import instead
 
 __all__ = ["Diagnosis", "Verdict", "judge"]
@@ -30,7 +30,7 @@ class Verdict:
     Attributes:
         lost: the names of the requirements that it loses.
         mistakes: the known mistakes that it makes, in the order in which they are reported.
-        like: a known mistake that it resembles, if none was recognised.
+        similar: a known mistake that it resembles, if none was recognised.
         error: what it showed on the first call, if every call ends in an error.
         returned: what it returns on every call instead of the tensors asked for, in words.
         more: how many other mistakes it makes, to be reported when this one is repaired.
@@ -38,8 +38,8 @@ class Verdict:
 
     lost: tuple[str, ...]
     mistakes: tuple[Mistake, ...] = ()
-    like: Mistake | None = None
-    error: Seen | None = None
+    similar: Mistake | None = None
+    error: Outcome | None = None
     returned: str = ""
     more: int = 0
 
@@ -55,9 +55,9 @@ def judge(answer: Answer, seed: int = 0) -> Verdict:
     exam = exam_of(answer.task, seed)
     for number, (_, call) in enumerate(exam.calls):
         if call.state is not None:
-            answer.find_naming(call, exam.right(number))
+            answer.find_naming(call, exam.expected(number))
             break
-    return Diagnosis(exam, [answer.shows(call) for _, call in exam.calls]).verdict()
+    return Diagnosis(exam, [answer.run(call) for _, call in exam.calls]).verdict()
 
 
 class Diagnosis:
@@ -68,7 +68,7 @@ class Diagnosis:
         seen: what the answer showed on each of them.
     """
 
-    def __init__(self, exam: Exam, seen: list[Seen]):
+    def __init__(self, exam: Exam, seen: list[Outcome]):
         self._exam, self._task, self._texts, self._seen = exam, exam.task, exam.task.texts, seen
         # Calls with wrong results come first: there most mistakes show something else and are soon ruled out.
         self._all = sorted(range(len(seen)), key=lambda n: self._fits_on(exam.task.source, n))
@@ -80,32 +80,32 @@ class Diagnosis:
             return Verdict(())
         lost = tuple(r.name for r in requirements if r.name in missed or r.needs in missed)
         # Asking a new object for its state does not run its methods, which may be stubs.
-        asked = [n for n in sorted(self._all) if self._call(n).method != "state"]
-        if all(self._seen[n].error for n in asked):
+        called = [n for n in sorted(self._all) if self._call(n).method != "state"]
+        if all(self._seen[n].error for n in called):
             kept = {r.name for r, call in self._exam.calls if call.method == "state"} - missed
             return Verdict(
-                tuple(r.name for r in requirements if r.name not in kept), error=self._seen[asked[0]]
+                tuple(r.name for r in requirements if r.name not in kept), error=self._seen[called[0]]
             )
-        returned = self._returned(asked)
-        tells_two = not returned and any(varies(self._seen[n].outputs) for n in self._wrong)
-        if mistakes := self._one() or self._several() or (self._pair() if tells_two else ()):
+        returned = self._returned(called)
+        try_pairs = not returned and any(varies(self._seen[n].outputs) for n in self._wrong)
+        if mistakes := self._find_one() or self._find_several() or (self._find_pair() if try_pairs else ()):
             return self._recognised(mistakes, lost)
-        return Verdict(lost, returned=returned, like=None if returned else self._like(lost[0]))
+        return Verdict(lost, returned=returned, similar=None if returned else self._find_similar(lost[0]))
 
     def _recognised(self, mistakes: tuple[Mistake, ...], lost: tuple[str, ...]) -> Verdict:
         """The verdict on known mistakes; they never cost more than the requirements that are not met."""
         names = [r.name for r in self._task.requirements]
         costs = {name for mistake in mistakes for name in mistake.costs}
         cheaper = min(tuple(n for n in names if n in costs) or lost, lost, key=self._task.points)
-        told = sorted(mistakes, key=lambda mistake: min(map(names.index, mistake.costs)))
-        shown = len(told) if len(told) <= 2 else 1
-        return Verdict(cheaper, tuple(told[:shown]), more=len(told) - shown)
+        ordered = sorted(mistakes, key=lambda mistake: min(map(names.index, mistake.costs)))
+        reported = len(ordered) if len(ordered) <= 2 else 1
+        return Verdict(cheaper, tuple(ordered[:reported]), more=len(ordered) - reported)
 
     @cached_property
     def _missed(self) -> set[str]:
         """The names of the requirements that are not met, without regard to known mistakes."""
         calls = enumerate(self._exam.calls)
-        return {r.name for n, (r, call) in calls if not meets(call, self._seen[n], self._exam.right(n))}
+        return {r.name for n, (r, call) in calls if not meets(call, self._seen[n], self._exam.expected(n))}
 
     @cached_property
     def _wrong(self) -> list[int]:
@@ -117,17 +117,17 @@ class Diagnosis:
 
     def _fits_on(self, source: str, number: int) -> bool:
         """Whether the answer shows on a call what a text shows."""
-        return same(self._call(number), self._seen[number], self._exam.shows(source, number))
+        return same(self._call(number), self._seen[number], self._exam.outcome(source, number))
 
     def _fits(self, source: str, numbers: Iterable[int] | None = None) -> bool:
         """Whether the answer shows on the given calls, by default on all, what a text shows."""
         return all(self._fits_on(source, n) for n in (self._all if numbers is None else numbers))
 
-    def _returned(self, asked: list[int]) -> str:
+    def _returned(self, called: list[int]) -> str:
         """What comes back on every call instead of what is asked for; "" unless it is always the same."""
         found = set()
-        for number in asked:
-            one, right = self._seen[number], self._exam.right(number).outputs
+        for number in called:
+            one, right = self._seen[number], self._exam.expected(number).outputs
             if not one.error and right is not None:
                 found.add(instead(one.outputs, right))
         return found.pop() if len(found) == 1 else ""
@@ -141,20 +141,20 @@ class Diagnosis:
 
         return min(fitting, key=price, default=())
 
-    def _one(self) -> tuple[Mistake, ...]:
+    def _find_one(self) -> tuple[Mistake, ...]:
         """The cheapest mistake that explains every call, in a tuple; () if there is none."""
         return self._cheapest((m,) for m in self._task.mistakes if any(map(self._fits, self._texts[m.name])))
 
-    def _several(self) -> tuple[Mistake, ...]:
+    def _find_several(self) -> tuple[Mistake, ...]:
         """The fewest `Task.broken` mistakes, at least two, that explain all calls; on a tie, all such."""
         made = [mistake for mistake in self._task.mistakes if mistake.name in self._task.broken]
         for count in range(2, len(made) + 1):
             sets = itertools.combinations(made, count)
-            if found := [m for some in sets if any(map(self._fits, self._together(some))) for m in some]:
+            if found := [m for some in sets if any(map(self._fits, self._texts_with(some))) for m in some]:
                 return tuple(dict.fromkeys(found))
         return ()
 
-    def _together(self, some: tuple[Mistake, ...]) -> Iterator[str]:
+    def _texts_with(self, some: tuple[Mistake, ...]) -> Iterator[str]:
         """The right answer's text with all of these mistakes, in each combination of their ways."""
         for ways in itertools.product(*(mistake.ways for mistake in some)):
             # In any order that works: a change may remove the text that the next one looks for.
@@ -163,7 +163,7 @@ class Diagnosis:
             if source and program(source):
                 yield source
 
-    def _pair(self) -> tuple[Mistake, ...]:
+    def _find_pair(self) -> tuple[Mistake, ...]:
         """The cheapest pair, one of the likeliest mistakes and any other, that explains every call; or ()."""
         fitting, tried = [], set()
         parameters = max(len(call.state or ()) for _, call in self._exam.calls)
@@ -198,19 +198,19 @@ class Diagnosis:
 
         return sorted(self._task.mistakes, key=rank)[:LIKELIEST]
 
-    def _shows(self, source: str) -> int:
+    def _count_deviations(self, source: str) -> int:
         """The number of calls on which a text shows something else than the right answer."""
         exam = self._exam
-        return sum(not same(self._call(n), exam.shows(source, n), exam.right(n)) for n in self._all)
+        return sum(not same(self._call(n), exam.outcome(source, n), exam.expected(n)) for n in self._all)
 
-    def _like(self, first: str) -> Mistake | None:
+    def _find_similar(self, first: str) -> Mistake | None:
         """A mistake that fits most calls on which it shows, or all of the first lost requirement's calls."""
         texts = {text: m for m in self._likeliest for text in self._texts[m.name]}
         explained = {text: sum(self._fits_on(text, n) for n in self._wrong) for text in texts}
         most = max(explained.values(), default=0)
         if most >= FEWEST_CALLS:  # so that only a few texts are run on all calls
-            text = min((text for text in texts if explained[text] == most), key=self._shows)
-            if most >= SMALLEST_SHARE * self._shows(text) and first in texts[text].costs:
+            text = min((text for text in texts if explained[text] == most), key=self._count_deviations)
+            if most >= SMALLEST_SHARE * self._count_deviations(text) and first in texts[text].costs:
                 return texts[text]
         here = [n for n in self._all if self._exam.calls[n][0].name == first and not self._seen[n].error]
         if self._fits(self._task.source, here):

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 from transformer_lessons.checks.answer import defined
 from transformer_lessons.checks.definitions import Draw, Task, program
-from transformer_lessons.checks.seen import Seen
+from transformer_lessons.checks.seen import Outcome
 
 __all__ = ["Exam", "exam_of"]
 
@@ -24,19 +24,19 @@ class Exam:
         draw = Draw(seed)
         self.task = task
         self.calls = [(r, call) for r in task.requirements for call in r.drawn(draw)]
-        self._shown: dict[tuple[str, int], Seen] = {}
+        self._outcomes: dict[tuple[str, int], Outcome] = {}
 
-    def shows(self, source: str, number: int) -> Seen:
+    def outcome(self, source: str, number: int) -> Outcome:
         """What a text shows on the call of this number."""
-        if (source, number) not in self._shown:
+        if (source, number) not in self._outcomes:
             if not program(source):
                 raise ValueError(f"{self.task.name}: a change makes no Python of it: {source}")
-            self._shown[source, number] = defined(self.task, source).shows(self.calls[number][1])
-        return self._shown[source, number]
+            self._outcomes[source, number] = defined(self.task, source).run(self.calls[number][1])
+        return self._outcomes[source, number]
 
-    def right(self, number: int) -> Seen:
+    def expected(self, number: int) -> Outcome:
         """What the right answer shows on the call of this number."""
-        return self.shows(self.task.source, number)
+        return self.outcome(self.task.source, number)
 
 
 @lru_cache(maxsize=128)

@@ -105,7 +105,7 @@ def write(answer: Answer, verdict: Verdict) -> Message:
     task = answer.task
     if not verdict.lost:
         right = defined(task, task.source)
-        unlike = (r for r in task.remarks if not same_value(answer.shows(r.call), right.shows(r.call)))
+        unlike = (r for r in task.remarks if not same_value(answer.run(r.call), right.run(r.call)))
         notes = tuple(f"One thing more: {remark.text}" for remark in islice(unlike, 2))
         return Message(f"{task.public}: right.", notes=notes)
     lost = [r for r in task.requirements if r.name in verdict.lost]
@@ -132,7 +132,7 @@ def _told(verdict: Verdict, lost: list[Requirement]) -> tuple[str, list[str]]:
         return cut(error.message) if error.error in SAY_ALL else f"it {raised(error)}", []
     if verdict.returned:
         return f"it returns {verdict.returned}", []
-    notes = [f"It looks like this mistake: {verdict.like.you}. {verdict.like.looks}"] if verdict.like else []
+    notes = [f"It looks like this mistake: {like.you}. {like.looks}"] if (like := verdict.similar) else []
     return f"it is required that {lost[0].text}", notes + [f"After that: {r.text}." for r in lost[1:]]
 
 
@@ -142,7 +142,7 @@ def smallest(answer: Answer, lost: list[Requirement]) -> tuple[tuple[str, ...], 
     reference = defined(task, task.source)
     for requirement in lost:
         for call in requirement.cases[:MOST_CASES]:
-            right, seen = reference.shows(call), answer.shows(call)
+            right, seen = reference.run(call), answer.run(call)
             if right.error not in ("", "ValueError") or meets(call, seen, right):
                 continue
             found = difference(task.results, call, seen, right)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from transformer_lessons.checks.definitions import Call
 
-__all__ = ["EDITED", "WEIGHTS", "Seen", "alike", "meets", "same", "same_gradients", "same_value", "varies"]
+__all__ = ["EDITED", "WEIGHTS", "Outcome", "alike", "meets", "same", "same_gradients", "same_value", "varies"]
 
 EDITED = "changed in place"
 WEIGHTS = "WeightsError"  # the answer's weights do not match the wanted ones
@@ -22,7 +22,7 @@ SHAPES = dict.fromkeys(
 
 
 @dataclass(frozen=True)
-class Seen:
+class Outcome:
     """What one call showed.
 
     Attributes:
@@ -46,12 +46,12 @@ class Seen:
     outputs: Any = None
 
 
-def same(call: Call, a: Seen, b: Seen) -> bool:
+def same(call: Call, a: Outcome, b: Outcome) -> bool:
     """Whether two answers show the same on a call."""
     return same_value(a, b) and (not call.backward or same_gradients(a, b))
 
 
-def meets(call: Call, seen: Seen, right: Seen) -> bool:
+def meets(call: Call, seen: Outcome, right: Outcome) -> bool:
     """Whether what is seen is what is required. Where a ValueError is required, no other error will do.
 
     If values are wrong already, which other requirements judge, each gradient only needs to arrive: it may
@@ -66,19 +66,19 @@ def meets(call: Call, seen: Seen, right: Seen) -> bool:
     return not seen.error and seen.edited == right.edited and _arriving(seen) >= wanted
 
 
-def _arriving(seen: Seen) -> set[str]:
+def _arriving(seen: Outcome) -> set[str]:
     flows = seen.gradients.items()
     return {name for name, gradient in flows if gradient.any() and not gradient.isnan().all()}
 
 
-def same_value(a: Seen, b: Seen) -> bool:
+def same_value(a: Outcome, b: Outcome) -> bool:
     """Whether the results are the same, or both fail in the same way, whatever the messages say."""
     if a.error or b.error:
         return SHAPES.get(a.error, a.error) == SHAPES.get(b.error, b.error)
     return alike(a.value, b.value)
 
 
-def same_gradients(a: Seen, b: Seen) -> bool:
+def same_gradients(a: Outcome, b: Outcome) -> bool:
     """Whether gradients and edited arguments are the same; parameters that only one has are ignored."""
     both = a.gradients.keys() & b.gradients.keys()
     same = bool(a.gradients) == bool(b.gradients) and a.edited == b.edited

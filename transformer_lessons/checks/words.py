@@ -8,7 +8,7 @@ from torch import Tensor
 
 from transformer_lessons.checks.definitions import Given
 from transformer_lessons.checks.learner.adapter import is_opaque
-from transformer_lessons.checks.seen import Seen
+from transformer_lessons.checks.seen import Outcome
 
 __all__ = ["FEW_NUMBERS", "WIDTH", "cut", "described", "instead", "literal", "raised", "shortened"]
 
@@ -71,7 +71,7 @@ def cut(text: str) -> str:
     return text if len(text) <= WIDTH else (start.rpartition(" ")[0] or start) + " …"
 
 
-def raised(seen: Seen) -> str:
+def raised(seen: Outcome) -> str:
     """An error: its type, the first line of its message, and where it was raised, as far as known."""
     message = "".join(f": {cut(line)}" for line in seen.message.strip().splitlines()[:1])
     return f"raises {seen.error}{message}" + (f", at “{seen.line}”" if seen.line else "")
