@@ -46,7 +46,7 @@ SEEN = [
     ("package", "from transformer_lessons.masks import causal_mask"),
     ("package", "import transformer_lessons\nmine = transformer_lessons.masks.causal_mask"),
     ("package", "def f(x):\n    if x:\n        from transformer_lessons.norms import LayerNorm"),
-    ("package", "mine = checks.task('layer_norm').right"),
+    ("package", "mine = checks.task('layer_norm').solution"),
     ("package", "from transformer_lessons import checks as c\nc.task('layer_norm')"),
     ("package", "%%time\nfrom transformer_lessons.norms import LayerNorm\n%time x = 3\n!ls"),
     ("library", "import transformers\ntransformers.models.llama.LlamaRMSNorm(3)"),

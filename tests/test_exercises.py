@@ -312,7 +312,7 @@ def test_the_broken_program_breaks_where_it_is_said(no_shape_checks, cell, task,
         return names["checks"].check(task, local[both[1]]).misconception
 
     called = {letter: named(letter) for letter in defects}
-    assert set(called.values()) == set(names["checks"].task(task).broken)
+    assert set(called.values()) == set(names["checks"].task(task).planted)
     assert names["checks"].check(task, names[both[0]]).misconception in called.values()
     for repaired in range(2):  # of the lines, the first ones
         assert named(defects[repaired:]) in {called[letter] for letter in defects[repaired:]}

@@ -43,7 +43,7 @@ def test_the_package_is_right(task):
     known = checks.task(task)
     report = checks.check(task, known.define(known.source))
     assert report.passed
-    assert report.message == f"{known.public}: right."
+    assert report.message == f"{known.public_name}: right."
     assert report.score() == known.total
 
 
@@ -58,7 +58,7 @@ def test_whatever_is_returned_is_judged(task, result):
         answer.forward = lambda self, x=None, *args, **kwargs: result(x)
     report = checks.check(task, answer if isinstance(answer, type) else lambda x=None, *_, **__: result(x))
     assert report.score() <= known.total / 4  # for what a new object holds, say
-    assert report.message.startswith(f"{known.public}: ")
+    assert report.message.startswith(f"{known.public_name}: ")
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -138,7 +138,7 @@ def test_the_case_shown_is_what_happens(task, answer):
         "TransformerConfig": TransformerConfig,
         "DecoderLayer": DecoderLayer,
     }
-    space = {**imported, known.public: answer}
+    space = {**imported, known.public_name: answer}
     *given, last = (line.strip() for line in case)
     exec("\n".join(given), space)
     if told[-1].startswith("raises"):

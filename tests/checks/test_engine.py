@@ -75,7 +75,7 @@ def noted(notes):
     """The task, with these notes in place of a file."""
     task = Task(
         name="affine",
-        right=[affine],
+        solution=[affine],
         probes={name: (shown, shown) for name, shown in PROBES.items()},
         remarks=(Remark("infinity.", Call((torch.tensor([INF]), 0.0))),),
     )
@@ -193,7 +193,7 @@ def test_the_line_of_an_error_is_none_of_a_librarys(folder):
 )
 def test_what_is_no_function_is_said_at_once(name, answer, told):
     lines = checks.check(name, answer).message.splitlines()
-    assert lines[0].startswith(f"{checks.task(name).public}: {told} (0 of ")
+    assert lines[0].startswith(f"{checks.task(name).public_name}: {told} (0 of ")
     assert lines[2].startswith("  Read: ")
 
 
@@ -232,7 +232,7 @@ def test_a_vector_that_nothing_is_expected_for_is_named():
     ],
 )
 def test_what_comes_back_in_place_of_what_is_asked_for_is_named(task, result, told):
-    public = checks.task(task).public
+    public = checks.task(task).public_name
     assert checks.check(task, lambda *_, **__: result).message.startswith(
         f"{public}: it returns {told} (0 of"
     )

@@ -113,7 +113,7 @@ def require(task_name: str, candidate: Any, *, seed: int = 0) -> None:
     """
     __tracebackhide__ = True  # tells pytest to show the message, not these lines
     if str(getattr(candidate, "__module__", "")).startswith("transformer_lessons."):
-        raise AssertionError(f"{task(task_name).public}: this is the package's own; write yours")
+        raise AssertionError(f"{task(task_name).public_name}: this is the package's own; write yours")
     report = check(task_name, candidate, seed=seed)
     is_shown = _shown(report)
     if report.passed and "\n" in report.message and not is_shown:  # a remark
@@ -123,9 +123,9 @@ def require(task_name: str, candidate: Any, *, seed: int = 0) -> None:
         told = report.message.splitlines()[0] if is_shown else report.message
         error._render_traceback_ = lambda: [f"AssertionError: {told}"]  # tells IPython the same
         raise error
-    module = task(task_name).right[-1].__module__
+    module = task(task_name).solution[-1].__module__
     if ".catalogue." not in module:  # which has the answers that no other code uses
-        print(f"Compare it with `{task(task_name).public}` in {module.replace('.', '/')}.py.")
+        print(f"Compare it with `{task(task_name).public_name}` in {module.replace('.', '/')}.py.")
 
 
 def try_in_translator(task_name: str, candidate: Any) -> None:
@@ -149,7 +149,7 @@ def try_in_translator(task_name: str, candidate: Any) -> None:
             _display(reading.looks(known, candidate))
     except Exception as error:
         said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
-        print(f"The trained translator breaks down with your {known.public}.\n{said}")
+        print(f"The trained translator breaks down with your {known.public_name}.\n{said}")
 
 
 def my_transformer(

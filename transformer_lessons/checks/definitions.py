@@ -169,41 +169,41 @@ class Task:
 
     Attributes:
         name: the name for `checks.check`; requirements and mistakes are in ``mistakes/NAME.toml``.
-        right: the right answer, a function or class, after the parts that it is made of: mistakes change the
-            text of all of these. Whatever else it uses is found in the module of the last one.
-        beyond: the change of the package's text that the task needs if it asks for more than the package has.
+        solution: the right answer, a function or class, after the parts that it is made of: mistakes change
+            the text of all of these. Whatever else it uses is found in the module of the last one.
+        extension: the change of the package's text where the task asks for more than the package has.
         probes: for the name of each requirement, its `calls` and its `small` ones.
         results: the names of the values returned, if there are several.
         remarks: comments on right answers.
         roles: for a class, the words that learners may use for each parameter, as in "q query queries".
-        broken: names of the mistakes in the program that learners repair; any set of them is recognised.
+        planted: names of the mistakes in the program that learners repair; any set of them is recognised.
     """
 
     name: str
-    right: Sequence[Callable]
+    solution: Sequence[Callable]
     probes: dict[str, Probe]
-    beyond: Way = ()
+    extension: Way = ()
     results: tuple[str, ...] = ("",)
     remarks: tuple[Remark, ...] = ()
     roles: dict[str, str] = field(default_factory=dict)
-    broken: tuple[str, ...] = ()
+    planted: tuple[str, ...] = ()
 
     @property
-    def public(self) -> str:
+    def public_name(self) -> str:
         """The name under which the answer is defined."""
-        return self.right[-1].__name__
+        return self.solution[-1].__name__
 
     @cached_property
     def arguments(self) -> tuple[str, ...]:
         """The names of its positional arguments; for a class, those of `forward`."""
-        named = inspect.signature(getattr(self.right[-1], "forward", self.right[-1])).parameters.values()
-        return tuple(p.name for p in named if p.kind is p.POSITIONAL_OR_KEYWORD and p.name != "self")
+        named = inspect.signature(getattr(self.solution[-1], "forward", self.solution[-1])).parameters
+        return tuple(p.name for p in named.values() if p.kind is p.POSITIONAL_OR_KEYWORD and p.name != "self")
 
     @cached_property
     def source(self) -> str:
         """The right answer's text."""
-        text = "\n\n".join(inspect.getsource(part) for part in self.right)
-        return changed(text, self.beyond) if self.beyond else text
+        text = "\n\n".join(inspect.getsource(part) for part in self.solution)
+        return changed(text, self.extension) if self.extension else text
 
     @cached_property
     def notes(self) -> dict[str, Any]:
@@ -246,9 +246,9 @@ class Task:
 
     def define(self, source: str) -> Any:
         """Run a text with the globals of the right answer's module; return what it defines as the answer."""
-        space = dict(vars(sys.modules[self.right[-1].__module__]))
+        space = dict(vars(sys.modules[self.solution[-1].__module__]))
         exec(program(source), space)
-        return space[self.public]
+        return space[self.public_name]
 
 
 class Draw:

@@ -146,8 +146,8 @@ class Diagnosis:
         return self._cheapest((m,) for m in self._task.mistakes if any(map(self._fits, self._texts[m.name])))
 
     def _find_several(self) -> tuple[Mistake, ...]:
-        """The fewest `Task.broken` mistakes, at least two, that explain all calls; on a tie, all such."""
-        made = [mistake for mistake in self._task.mistakes if mistake.name in self._task.broken]
+        """The fewest `Task.planted` mistakes, at least two, that explain all calls; on a tie, all such."""
+        made = [mistake for mistake in self._task.mistakes if mistake.name in self._task.planted]
         for count in range(2, len(made) + 1):
             sets = itertools.combinations(made, count)
             if found := [m for some in sets if any(map(self._fits, self._texts_with(some))) for m in some]:

@@ -107,7 +107,7 @@ def write(answer: Answer, verdict: Verdict) -> Message:
         right = defined(task, task.source)
         unlike = (r for r in task.remarks if not same_value(answer.run(r.call), right.run(r.call)))
         notes = tuple(f"One thing more: {remark.text}" for remark in islice(unlike, 2))
-        return Message(f"{task.public}: right.", notes=notes)
+        return Message(f"{task.public_name}: right.", notes=notes)
     lost = [r for r in task.requirements if r.name in verdict.lost]
     said, notes = _told(verdict, lost)
     if verdict.mistakes:
@@ -117,7 +117,7 @@ def write(answer: Answer, verdict: Verdict) -> Message:
     is_called = not verdict.error or verdict.error.error != NOT_A_FUNCTION
     case, outcome = smallest(answer, lost) if is_called else ((), ())
     return Message(
-        f"{task.public}: {said} ({points}).", case, outcome, tuple(notes), place(verdict.anchor(task))
+        f"{task.public_name}: {said} ({points}).", case, outcome, tuple(notes), place(verdict.anchor(task))
     )
 
 
@@ -172,9 +172,9 @@ def pasted(task: Task, call: Call) -> tuple[str, ...]:
     given = [n if n in objects else literal(arg) for n, arg in zip(names, call.args, strict=False)]
     given += [f"{name}={literal(value)}" for name, value in call.kwargs.items()]
     if call.init is None:
-        return (*lines, f"{task.public}({', '.join(given)})")
+        return (*lines, f"{task.public_name}({', '.join(given)})")
     options = [f"{name}={literal(value)}" for name, value in call.options.items()]
-    made = f"layer = {task.public}({', '.join([*map(literal, call.init), *options])})"
+    made = f"layer = {task.public_name}({', '.join([*map(literal, call.init), *options])})"
     made += "" if call.training else ".eval()"
     method = {"": "layer", "state": "layer.state_dict"}.get(call.method, f"layer.{call.method}")
     earlier = [f"layer({', '.join(map(literal, args))})" for args in call.earlier]

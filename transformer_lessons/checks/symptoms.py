@@ -49,5 +49,5 @@ def told(word: str) -> str:
     lines = []
     for name, entries in known(word).items():
         lines += [f"{name}: {SYMPTOMS[name]}"]
-        lines += [f"  {task.public}: {m.you}. {m.looks} ({place(m.anchor)[0]})" for task, m in entries]
+        lines += [f"  {task.public_name}: {m.you}. {m.looks} ({place(m.anchor)[0]})" for task, m in entries]
     return "\n".join(lines)

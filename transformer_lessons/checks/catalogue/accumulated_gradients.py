@@ -133,8 +133,8 @@ ONE, OTHER, TWO = ([0], [1]), ([1], [2]), ([0, 0], [1, 1])
 
 TASK = Task(
     name="accumulated_gradients",
-    right=[train_accumulated],
-    broken=("pad_id_zero", "divided_twice", "rest_dropped", "tokens_run_on"),
+    solution=[train_accumulated],
+    planted=("pad_id_zero", "divided_twice", "rest_dropped", "tokens_run_on"),
     probes={
         "step": (step, small((1, ONE))),
         "padding": (padding, small((1, ([0, 1], [1, 2])), pad=2)),

@@ -104,7 +104,7 @@ def small(
 
 TASK = Task(
     name="adam_step",
-    right=[adam_step],
+    solution=[adam_step],
     results=("parameter", "first", "second"),
     probes={
         "moments": (averages, small(view=lambda value: {"first": value[1], "second": value[2]})),

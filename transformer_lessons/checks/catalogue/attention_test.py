@@ -64,6 +64,6 @@ SHOWN = {"right": tried_on(*RIGHT)} | {name: tried_on(*kinds, "reference") for n
 
 TASK = Task(
     name="attention_test",
-    right=[is_right],
+    solution=[is_right],
     probes={name: (calls, calls) for name, calls in SHOWN.items()},
 )

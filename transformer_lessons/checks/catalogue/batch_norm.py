@@ -113,9 +113,9 @@ def small_evaluation() -> Iterator[Call]:
 
 TASK = Task(
     name="batch_norm",
-    right=[BatchNorm],
+    solution=[BatchNorm],
     roles=ROLES,
-    broken=("features_mixed", "unbiased", "momentum_reversed", "eps_outside"),
+    planted=("features_mixed", "unbiased", "momentum_reversed", "eps_outside"),
     probes={
         "statistics": (statistics, [*small(), call(torch.tensor(ROWS[0]), **AFFINE)]),
         "eps": (small_entries, small(options={"eps": 1.0})),

@@ -85,8 +85,8 @@ WIDE = [call(TRAP, size=9, max_length=3), call(LENGTHS, size=20)]
 
 TASK = Task(
     name="beam",
-    right=[beam],
-    broken=("not_log_p", "ends_leave_holes", "penalty_multiplied", "first_end_wins"),
+    solution=[beam],
+    planted=("not_log_p", "ends_leave_holes", "penalty_multiplied", "first_end_wins"),
     probes={
         "one": (GREEDY, GREEDY),
         "values": (SEVERAL, SEVERAL),

@@ -100,7 +100,7 @@ LENGTHS = [
 
 TASK = Task(
     name="bleu",
-    right=[bleu],
+    solution=[bleu],
     probes={
         "precision": (one_by_one, ALONE),
         "corpus": (ADDED, CORPUS),

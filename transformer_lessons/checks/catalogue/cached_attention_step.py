@@ -42,7 +42,7 @@ def small(earlier: int, *window: int) -> Iterator[Call]:
 
 TASK = Task(
     name="cached_attention_step",
-    right=[cached_attention_step],
+    solution=[cached_attention_step],
     results=("output", "keys", "values"),
     probes={
         "values": (lambda draw: [call(draw, 4), call(draw, 3, lead=()), call(draw, 2, d_k=7)], small(2)),

@@ -29,7 +29,7 @@ def form(mask: Tensor) -> dict[str, Any]:
 
 TASK = Task(
     name="causal_mask",
-    right=[causal_mask],
+    solution=[causal_mask],
     probes={
         "triangle": (calls((1,), (2,), (3,), (5,), view=matrix), calls((2,), (3,), view=matrix)),
         "keys": (

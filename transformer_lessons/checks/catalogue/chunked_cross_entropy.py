@@ -78,7 +78,7 @@ def small(targets: list[int], *chunks: int, pad_id: int = 0, far: float = 1.0) -
 
 TASK = Task(
     name="chunked_cross_entropy",
-    right=[chunked_cross_entropy],
+    solution=[chunked_cross_entropy],
     probes={
         "values": (values, [*small([1, 2], 4, 2, 1, 3), *small([1, 3], 2, 1, 3)]),
         "padding": (padding, [*small([1, 0], 4), *small([0, 2], 4, pad_id=2), *small([2, 2], 4, pad_id=2)]),

@@ -107,7 +107,7 @@ REFUSED = [  # numbers, other lengths
 
 TASK = Task(
     name="combine_masks",
-    right=[combine_masks],
+    solution=[combine_masks],
     probes={
         "values": (values, SMALL),
         "several": (several, [replace(SMALL[0], view=form), *SMALL]),

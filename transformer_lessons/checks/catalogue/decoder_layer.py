@@ -7,8 +7,8 @@ from transformer_lessons.layers import AddAndNorm, DecoderLayer
 
 TASK = Task(
     name="decoder_layer",
-    right=[AddAndNorm, DecoderLayer],
-    broken=("causal_unless_masked", "cross_is_self_attention", "dropout_after_norm", "added_to_the_norm"),
+    solution=[AddAndNorm, DecoderLayer],
+    planted=("causal_unless_masked", "cross_is_self_attention", "dropout_after_norm", "added_to_the_norm"),
     probes={
         "wiring": (lambda draw: [two(draw, 1), two(draw, 1), layer.sees_all(draw)], one_target()),
         "causal": (layer.causal, layer.small_causal(MEMORY, **BOTH)),

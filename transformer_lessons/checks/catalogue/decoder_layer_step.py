@@ -89,7 +89,7 @@ def small(new: int = 1, earlier: int = 1, mask: list | None = None) -> Iterator[
 
 TASK = Task(
     name="decoder_layer_step",
-    right=[decoder_layer_step],
+    solution=[decoder_layer_step],
     results=("output", "keys", "values"),
     probes={
         "first": (lambda draw: [call(draw, earlier=0), call(draw, earlier=0)], small(earlier=0)),

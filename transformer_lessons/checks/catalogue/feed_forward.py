@@ -102,7 +102,7 @@ def small_dropout() -> Iterator[Call]:
 
 TASK = Task(
     name="feed_forward",
-    right=[FeedForward],
+    solution=[FeedForward],
     roles={"W_1": "w1 b1 linear1 fc1 fc dense1 up", "W_2": "w2 b2 linear2 fc2 proj dense2 down"},
     probes={
         "formula": (formula, small()),

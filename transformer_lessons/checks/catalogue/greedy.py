@@ -80,7 +80,7 @@ MODES = [in_mode(training) for training in (True, False)]
 
 TASK = Task(
     name="greedy",
-    right=[greedy],
+    solution=[greedy],
     probes={
         "values": (VALUES, VALUES),
         "batch": (BATCH, [call(*TINY, rows=(0, 1)), *BATCH]),

@@ -90,7 +90,7 @@ def small(heads: int, groups: int, d_k: int = 1, masks: tuple = (None,)) -> Iter
 
 TASK = Task(
     name="grouped_query",
-    right=[grouped_query_attention],
+    solution=[grouped_query_attention],
     results=("output", "weights"),
     probes={
         "sharing": (sharing, [*small(4, 2), *small(6, 2)]),

@@ -118,7 +118,7 @@ SOME = small([[0.0], [1.0]], [[1.0], [0.0]], [[1.0], [-1.0]], [[1.0], [2.0]])
 ONE, NESTED = [[1.0]], {"dropout": 0.999, "kind": "nested"}
 TASK = Task(
     name="influence",
-    right=[influence],
+    solution=[influence],
     probes={
         "values": (values, (replace(given, view=None) for given in (*small(ONE), CROSSED))),
         "outputs": (outputs, [*SOME, *small([[1.0], [2.0]], x=0.0), *small(ONE, kind="mirrored")]),

@@ -93,7 +93,7 @@ def small(
 
 TASK = Task(
     name="label_smoothing",
-    right=[label_smoothed_loss],
+    solution=[label_smoothed_loss],
     results=("loss", "tokens"),
     probes={
         "loss": (loss, small([1], [1, 2], [[1, 2]], [[1], [2]])),

@@ -277,7 +277,7 @@ def parts() -> list[Call]:
 
 TASK = Task(
     name="layer",
-    right=[Layer],
+    solution=[Layer],
     probes={
         "wiring": (plain(), small(**ONE)),
         "pre_norm": (plain(norm_first=True), small(norm_first=True, **ONE)),

@@ -107,7 +107,7 @@ def new_or_two() -> Iterator[Call]:
 
 TASK = Task(
     name="layer_norm",
-    right=[LayerNorm],
+    solution=[LayerNorm],
     roles={"weight": "weight weights gamma g scale gain a alpha w", "bias": "bias beta b shift offset"},
     probes={
         "centred": (centred, small((1,), (2,))),

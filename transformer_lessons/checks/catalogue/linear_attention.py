@@ -106,7 +106,7 @@ def small(*keys: tuple[int, ...], **options: Any) -> Iterator[Call]:
 
 TASK = Task(
     name="linear_attention",
-    right=[linear_attention],
+    solution=[linear_attention],
     probes={
         "formula": (formula, small()),
         "causal": (causal, small(**CAUSAL)),

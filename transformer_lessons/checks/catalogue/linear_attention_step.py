@@ -117,7 +117,7 @@ def small(
 
 TASK = Task(
     name="linear_attention_step",
-    right=[linear_attention_step],
+    solution=[linear_attention_step],
     results=("output", "S", "z"),
     probes={
         "state": (added, small(view=state)),

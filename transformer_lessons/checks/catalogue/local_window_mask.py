@@ -37,7 +37,7 @@ def early(*windows: int, length: int) -> list[Call]:
 
 TASK = Task(
     name="local_window_mask",
-    right=[local_window_mask],
+    solution=[local_window_mask],
     probes={
         "values": (
             [*square(1, 2, 3, length=7), *square(2, 4, length=6)],

@@ -129,7 +129,7 @@ def small(*ways: dict, filled: bool = False, holes: bool = False, after: bool = 
 
 TASK = Task(
     name="masked_batch_norm",
-    right=[MaskedBatchNorm],
+    solution=[MaskedBatchNorm],
     roles=ROLES,
     probes={
         "statistics": (statistics, small()),

@@ -123,8 +123,8 @@ def small(*rows: list, pad_id: int = 0, width: int = 1) -> Iterator[Call]:
 
 TASK = Task(
     name="masked_self_attention",
-    right=[masked_self_attention],
-    broken=("unsqueezed_once", "sized_by_batch", "input_infinite", "padding_overwritten"),
+    solution=[masked_self_attention],
+    planted=("unsqueezed_once", "sized_by_batch", "input_infinite", "padding_overwritten"),
     probes={
         "attention": (attention, small([[5, 6]], [[5, 6, 7]], width=4)),
         "causal": (causal, small([[5, 6]], [[5, 6, 7]])),

@@ -113,14 +113,14 @@ def small(num_heads: int, *others: list, mask: list | None = None) -> Iterator[C
 
 TASK = Task(
     name="multi_head",
-    right=[scaled_dot_product_attention, MultiHeadAttention],
+    solution=[scaled_dot_product_attention, MultiHeadAttention],
     roles={
         "W_q": "q wq query queries toq qkv",
         "W_k": "k wk key keys tok qkv kv",
         "W_v": "v wv value values tov qkv kv",
         "W_o": "o wo out output proj projection fc dense final merge concat",
     },
-    broken=("values_from_query", "keys_viewed", "scaled_by_d_model", "merged_without_transpose"),
+    planted=("values_from_query", "keys_viewed", "scaled_by_d_model", "merged_without_transpose"),
     probes={
         "output": (output, small(1)),
         "heads": (heads, small(2)),

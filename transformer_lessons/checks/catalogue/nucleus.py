@@ -23,7 +23,7 @@ EQUAL = [Call((torch.zeros(*n), p), view=how_many) for *n, p in ((4, 0.6), (1, 5
 
 TASK = Task(
     name="nucleus",
-    right=[nucleus],
+    solution=[nucleus],
     probes={
         "values": (rows(0.7, 0.8, 0.9), small(0.8, [1.0, 3.0, 2.0], [0.0, 2.0, 1.0, 1.5])),
         "one": ([replace(call, view=LARGEST) for call in ONE], ONE),

@@ -59,7 +59,7 @@ def small(*pad_ids: int, view: Any = keys_seen) -> Iterator[Call]:
 
 TASK = Task(
     name="padding_mask",
-    right=[padding_mask],
+    solution=[padding_mask],
     probes={
         "values": (values, small(0)),
         "pad_id": (others, small(2, 1, 5)),

@@ -57,7 +57,7 @@ def small(*sizes: tuple[int, ...], columns: int = 5) -> Iterator[Call]:
 
 TASK = Task(
     name="relative_bias",
-    right=[relative_bias],
+    solution=[relative_bias],
     probes={
         "distances": (distances, small((2,), (3,))),
         "clipping": (clipping, small((2,), (3,), columns=3)),

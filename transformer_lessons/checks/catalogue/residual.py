@@ -150,8 +150,8 @@ def some(y: Tensor) -> str:
 
 TASK = Task(
     name="residual",
-    right=[AddAndNorm],
-    beyond=SANDWICH,
+    solution=[AddAndNorm],
+    extension=SANDWICH,
     roles={"norm": "norm ln layernorm"},
     probes={
         "post_norm": (both, small()),

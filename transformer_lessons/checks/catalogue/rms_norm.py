@@ -76,7 +76,7 @@ def new_or_two() -> Iterator[Call]:
 
 TASK = Task(
     name="rms_norm",
-    right=[RMSNorm],
+    solution=[RMSNorm],
     roles={"weight": "weight gamma g scale gain a alpha w"},
     probes={
         "size": (size, small()),

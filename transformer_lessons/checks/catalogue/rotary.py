@@ -77,7 +77,7 @@ def small(*places: list, width: int = 2, heads: int = 1) -> Iterator[Call]:
 
 TASK = Task(
     name="rotary",
-    right=[rotate],
+    solution=[rotate],
     probes={
         "turn": (turn, small([0, 1], [1])),
         "pairs": (pairs, small([1], [2], width=4)),

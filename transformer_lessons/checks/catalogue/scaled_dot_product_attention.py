@@ -132,9 +132,9 @@ def small_finite() -> Iterator[Call]:
 
 TASK = Task(
     name="scaled_dot_product_attention",
-    right=[scaled_dot_product_attention],
+    solution=[scaled_dot_product_attention],
     results=("output", "weights"),
-    broken=("keys_viewed", "scaled_by_another_axis", "filled_near_zero", "softmax_over_axis"),
+    planted=("keys_viewed", "scaled_by_another_axis", "filled_near_zero", "softmax_over_axis"),
     probes={
         "result": (
             result,

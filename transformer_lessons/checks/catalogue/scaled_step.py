@@ -115,9 +115,9 @@ def small(
 
 TASK = Task(
     name="scaled_step",
-    right=[scaled_step],
+    solution=[scaled_step],
     results=("weights", "scale", "clean"),
-    broken=("unscaled_in_half", "nan_only", "lengthened", "not_doubled"),
+    planted=("unscaled_in_half", "nan_only", "lengthened", "not_doubled"),
     probes={
         "step": (
             step,

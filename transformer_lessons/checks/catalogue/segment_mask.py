@@ -56,7 +56,7 @@ def small(pairs: tuple, view: Any = None) -> Iterator[Call]:
 
 TASK = Task(
     name="segment_mask",
-    right=[segment_mask],
+    solution=[segment_mask],
     probes={
         "values": (values, small(tuple((rows, rows) for rows in SELF))),
         "cross": (cross, small(CROSS)),

@@ -21,8 +21,8 @@ def blocks(matrix: Tensor) -> dict[str, Any]:
 
 TASK = Task(
     name="shift_matrix",
-    right=[frequencies, shift_matrix],
-    broken=("exponent_doubled", "frequency_inverted", "diagonal_in_halves", "sign_lost"),
+    solution=[frequencies, shift_matrix],
+    planted=("exponent_doubled", "frequency_inverted", "diagonal_in_halves", "sign_lost"),
     probes={
         "turn": (calls((1, 2), (2, 2), (5, 2)), calls((1, 2), (2, 2))),
         "pairs": (calls((1, 4), (2, 6), (5, 10), view=blocks), calls((1, 4), (2, 4))),

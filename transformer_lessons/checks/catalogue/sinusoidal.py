@@ -29,7 +29,7 @@ def circles(table: Tensor) -> dict[str, Any]:
 LONG = 5003, 2
 TASK = Task(
     name="sinusoidal",
-    right=[frequencies, sinusoidal],
+    solution=[frequencies, sinusoidal],
     probes={
         "positions": (
             [*calls((7, 4), (1, 6), (5, 8), view=rows), *calls(LONG, view=lambda table: list(table.shape))],

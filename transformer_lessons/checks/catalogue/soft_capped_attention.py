@@ -84,7 +84,7 @@ def small(*caps: float, **sizes: Any) -> Iterator[Call]:
 
 TASK = Task(
     name="soft_capped_attention",
-    right=[soft_capped_attention],
+    solution=[soft_capped_attention],
     results=("output", "weights"),
     probes={
         "result": (

@@ -89,7 +89,7 @@ def int64(draw: Draw) -> list[Call]:
 
 TASK = Task(
     name="teacher_forcing",
-    right=[teacher_forcing],
+    solution=[teacher_forcing],
     results=("tgt_in", "tgt_out"),
     probes={
         "shift": (shift, calls(([[5, 6]], 1, 2, 0), ([[5, 6], [7, 8]], 1, 2, 0))),

@@ -92,7 +92,7 @@ def small(*blocks: int, d_k: int = 1, far: float = 1.0) -> Iterator[Call]:
 
 TASK = Task(
     name="tiled_attention",
-    right=[tiled_attention],
+    solution=[tiled_attention],
     probes={
         "values": (values, [*small(3, 1, 2), *small(3, d_k=4)]),
         "any_size": (large, small(2, 1, far=900.0)),

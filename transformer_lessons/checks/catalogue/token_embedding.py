@@ -85,7 +85,7 @@ def small_scale() -> Iterator[Call]:
 
 TASK = Task(
     name="token_embedding",
-    right=[TokenEmbedding],
+    solution=[TokenEmbedding],
     roles={"weight": "weight weights w e embedding embeddings emb lut table"},
     probes={
         "rows": (rows, small([1], [0, 1], [2, 0], [1, 1, 0], [[0], [1]])),

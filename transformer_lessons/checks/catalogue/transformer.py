@@ -131,8 +131,8 @@ def small_logits() -> Iterator[Call]:
 
 TASK = Task(
     name="transformer",
-    right=[Transformer],
-    beyond=PADDED_ANYWHERE,
+    solution=[Transformer],
+    extension=PADDED_ANYWHERE,
     probes={
         "logits": (unlike, small_logits()),
         "pre_norm": (lambda draw: [call(draw, **PRE)], small([[3, 4], [5, 2]], **PRE)),

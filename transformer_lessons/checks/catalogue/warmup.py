@@ -22,7 +22,7 @@ def beside(args: tuple, other: tuple, factor: float = 1.0) -> Call:
 
 TASK = Task(
     name="warmup",
-    right=[warmup_inverse_sqrt],
+    solution=[warmup_inverse_sqrt],
     probes={
         "rise": (rise, calls((1, 1, 4), (2, 1, 4), (4, 1, 4), (40, 1, 4000))),
         "fall": (fall, calls((16, 1, 4), (100, 1, 4))),

@@ -41,7 +41,7 @@ def small(*sizes: tuple[int, int], is_even: bool = False) -> Iterator[Call]:
 
 TASK = Task(
     name="written_by_heads",
-    right=[written_by_heads],
+    solution=[written_by_heads],
     probes={
         "blocks": (blocks, small((2, 1), (2, 2), (3, 1), (3, 2), is_even=True)),
         "turned": (turned, small((1, 2), (1, 3))),

@@ -62,7 +62,7 @@ def whole(theirs: nn.Module, model: Transformer) -> Own:
 def inject(own: Mapping[str, Part], names: dict[str, Any]) -> None:
     """Where a notebook uses a package function that the learner has written in another, use the learner's."""
     for task, (place, name, stand_in) in own_parts.FUNCTIONS.items():
-        public = checks.task(task).public
+        public = checks.task(task).public_name
         if task in own and names.get(public) is getattr(place, name):
             names[public] = stand_in(own[task].own)
 
@@ -83,8 +83,8 @@ def from_notebooks(
         raise ValueError("paths: expected notebooks, got none")
     found = {part.task: part for path in paths for part in found_in(Path(path))}
     for task in PARTS:
-        print(f"{checks.task(task).public:30} {whose(found.get(task), fill)}")
-    wrong = [checks.task(task).public for task, part in found.items() if part.problem]
+        print(f"{checks.task(task).public_name:30} {whose(found.get(task), fill)}")
+    wrong = [checks.task(task).public_name for task, part in found.items() if part.problem]
     if wrong and not fill:
         raise ValueError(
             f"parts: expected right ones; mend {', '.join(wrong)}, or take the package's (--fill, fill=True)"

@@ -137,7 +137,7 @@ def heard(name: str, own: Any, translator: nn.Module) -> list[list[str]]:
 
 def tell(task: Task, said: Sequence[Said]) -> str:
     """The lines to print: what is said and, below it, what was said before if that differs."""
-    lines = [f"The trained translator, with your {task.public}:", ""]
+    lines = [f"The trained translator, with your {task.public_name}:", ""]
     for number, own, before in said:
         lines.append(f"{number:>9,}  {shown(own)}")
         if own != before:
@@ -178,7 +178,7 @@ def looks(task: Task, own: Any) -> str:
     before = look(translator, src, tgt, which)
     with installed(translator, task, own):
         now = look(translator, src, tgt, which)
-    maps = {f"your {task.public}": now, "before": before}
+    maps = {f"your {task.public_name}": now, "before": before}
     tables = [table(title, said, words, one) for title, one in maps.items() if one is not None]
     where = "the source" if which == CROSS else "what it has said"
     gap = '<div style="display:flex;flex-wrap:wrap;gap:1.5em">'
