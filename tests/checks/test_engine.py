@@ -21,7 +21,7 @@ from transformer_lessons.checks.definitions import Call, Given, Remark, Task, ch
 from transformer_lessons.checks.engine import judge
 from transformer_lessons.checks.message import MOST_CASES, Message, write
 from transformer_lessons.checks.seen import Outcome, alike, same_value
-from transformer_lessons.checks.states import translations
+from transformer_lessons.checks.states import matchings
 from transformer_lessons.checks.words import cut, literal
 from transformer_lessons.masks import padding_mask
 
@@ -326,21 +326,21 @@ def test_weights_find_their_places_under_other_names(own):
     wide, narrow = len(own) == 1, len(own) == 6
     rows = 6 if wide else 1 if narrow else 2
     state = {name: torch.zeros(rows, 2) for name in own}
-    links = next(translations(state, WANTED, ROLES, state))
+    links = next(matchings(state, WANTED, ROLES, state))
     loaded = {name: part for link in links for name, part in link.load(state, WANTED).items()}
     assert torch.equal(torch.cat(list(loaded.values())), torch.cat(list(WANTED.values())))
-    back = {name: part for link in links for name, part in link.back(loaded, WANTED).items()}
+    back = {name: part for link in links for name, part in link.gradients(loaded, WANTED).items()}
     assert all(torch.equal(back[name], WANTED[name]) for name in WANTED)
 
 
 def test_names_that_say_nothing_are_tried_in_every_order():
     own = {name: torch.zeros(2, 2) for name in "abc"}
-    found = {tuple(link.wanted for link in links) for links in translations(own, WANTED, ROLES, own)}
+    found = {tuple(link.wanted for link in links) for links in matchings(own, WANTED, ROLES, own)}
     assert len(found) == 6
 
 
 def test_the_wanted_names_are_taken_as_they_are_so_that_exchanged_weights_show():
-    assert len(list(translations(WANTED, WANTED, ROLES, WANTED))) == 1
+    assert len(list(matchings(WANTED, WANTED, ROLES, WANTED))) == 1
 
 
 @pytest.mark.parametrize(
@@ -376,7 +376,7 @@ def test_the_arguments_shown_are_those_that_were_given(name):
         for call in requirement.cases[:MOST_CASES]:
             for arg in (*call.args, *call.kwargs.values()):
                 if isinstance(arg, Given):
-                    assert arg.shown
+                    assert arg.expression
                 elif not isinstance(arg, dict):
                     assert same(eval(literal(arg)), arg), literal(arg)
 

@@ -4,7 +4,7 @@ import pytest
 
 from checks.conftest import TASKS
 from transformer_lessons import checks
-from transformer_lessons.checks.answer import defined
+from transformer_lessons.checks.answer import answer_from
 from transformer_lessons.checks.definitions import Draw, changed
 from transformer_lessons.checks.engine import Diagnosis, judge
 from transformer_lessons.checks.exam import exam_of
@@ -26,7 +26,7 @@ def test_the_right_answer_raises_only_where_it_refuses(name):
     exam = exam_of(checks.task(name), 0)
     assert {exam.expected(n).error for n in range(len(exam.calls))} <= {"", "ValueError"}
     requirements = exam.task.requirements
-    assert all(place(r.anchor) and r.cases and r.drawn(Draw(0)) for r in requirements)
+    assert all(place(r.anchor) and r.cases and r.draw_calls(Draw(0)) for r in requirements)
     assert {r.needs for r in requirements} <= {"", *(r.name for r in requirements)}
 
 
@@ -56,7 +56,7 @@ def test_a_mistake_is_shown_as_the_patch_that_mends_it(task, mistake):
 def test_a_mistake_is_named_on_every_seed(task, mistake):
     for way in mistake.ways:
         for seed in range(1, 30):
-            verdict = judge(defined(task, changed(task.source, way)), seed)
+            verdict = judge(answer_from(task, changed(task.source, way)), seed)
             assert verdict.mistakes == (mistake,), f"seed {seed}, {way}"
 
 

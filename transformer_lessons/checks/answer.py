@@ -14,9 +14,9 @@ from transformer_lessons.checks.definitions import Call, Given, Task
 from transformer_lessons.checks.learner.adapter import Adapter, Reply, leaves
 from transformer_lessons.checks.learner.local import Local
 from transformer_lessons.checks.seen import EDITED, WEIGHTS, Outcome, alike, same_value
-from transformer_lessons.checks.states import Link, State, translations
+from transformer_lessons.checks.states import Link, State, matchings
 
-__all__ = ["Answer", "defined"]
+__all__ = ["Answer", "answer_from"]
 
 MOST_NAMINGS = 32  # the most that are tried
 
@@ -55,7 +55,7 @@ class Answer:
         if reply.error:
             return _failed(reply)
         if call.same_as:
-            return _twins(call, reply, self.adapter.call(target, self._sent(call.same_as), kwargs))
+            return _compare(call, reply, self.adapter.call(target, self._sent(call.same_as), kwargs))
         weights = [self.adapter.state(args[n]["handle"]).value for n in call.weights_after]
         outcome = self._outcome(call, reply, weights)
         if not call.backward:
@@ -67,7 +67,7 @@ class Answer:
         """Choose the first way to load weights under other names that makes a call right, else the first."""
         made = self._new(call)
         state = made if made.error else self.adapter.state(made.value)
-        ways = list(itertools.islice(self._translations(state, call), MOST_NAMINGS))
+        ways = list(itertools.islice(self._matchings(state, call), MOST_NAMINGS))
         if len(ways) < 2:
             return
 
@@ -78,8 +78,8 @@ class Answer:
         fitting = [number for number, links in enumerate(ways) if links] or [0]
         self.naming = next(filter(is_right, fitting), fitting[0])
 
-    def _translations(self, state: Reply, call: Call) -> Iterator[list[Link]]:
-        return translations(_tensors(state), call.state, self.task.roles, state.parameters)
+    def _matchings(self, state: Reply, call: Call) -> Iterator[list[Link]]:
+        return matchings(_tensors(state), call.state, self.task.roles, state.parameters)
 
     def _new(self, call: Call) -> Reply:
         """A new object of the answer's class; the reply's value is its handle."""
@@ -95,11 +95,11 @@ class Answer:
             state = self.adapter.state(made.value)
             if state.error:  # the object is not a module
                 return state, own, links
-            own, ways = _tensors(state), self._translations(state, call)
+            own, ways = _tensors(state), self._matchings(state, call)
             links = next(itertools.islice(ways, self.naming, None), [])
             loaded = {name: part for link in links for name, part in link.load(own, call.state).items()}
             loading = self.adapter.load_state(made.value, loaded) if links else None
-            replies.append(loading or _unlike(own, call.state))
+            replies.append(loading or _mismatch(own, call.state))
         replies.append(self.adapter.train(made.value, call.training))
         replies += [self.adapter.call(made.value, list(args), {}) for args in call.earlier]
         return next((reply for reply in replies if reply.error), made), own, links
@@ -121,9 +121,9 @@ class Answer:
         if reply.error:
             return _failed(reply)
         if call.limits:
-            return _counted(call, reply)
+            return _check_memory(call, reply)
         edited = tuple(map(self._name, reply.mutated))
-        viewed = _viewed(call.view, [reply.value, *weights] if call.weights_after else reply.value)
+        viewed = _apply_view(call.view, [reply.value, *weights] if call.weights_after else reply.value)
         if call.edits:
             viewed = {EDITED: list(edited), "value": viewed if call.view else None}
         return Outcome(viewed, edited=edited, outputs=reply.value)
@@ -140,7 +140,7 @@ class Answer:
         flows = {name: torch.zeros_like(tensor) for name, tensor in own.items()}  # a buffer keeps its zeros
         flows |= {name: g for name, g in reply.parameters.items() if g is not None}
         for link in links:
-            gradients |= link.back(flows, call.state)
+            gradients |= link.gradients(flows, call.state)
         return gradients
 
     def _name(self, path: str) -> str:
@@ -151,7 +151,7 @@ class Answer:
 
 
 @cache
-def defined(task: Task, source: str) -> Answer:
+def answer_from(task: Task, source: str) -> Answer:
     """The answer that a text defines."""
     return Answer(task, task.define(source))
 
@@ -165,24 +165,24 @@ def _tensors(state: Reply) -> State:
     return {} if state.error else {n: t for n, t in state.value.items() if isinstance(t, Tensor)}
 
 
-def _twins(call: Call, reply: Reply, other: Reply) -> Outcome:
+def _compare(call: Call, reply: Reply, other: Reply) -> Outcome:
     """Whether what counts is the same for the call's other arguments (`Call.same_as`)."""
-    one, two = _viewed(call.view, reply.value), _viewed(call.view_as or call.view, other.value)
+    one, two = _apply_view(call.view, reply.value), _apply_view(call.view_as or call.view, other.value)
     same = {"the same": not other.error and alike(one, two)}
     return Outcome(one if isinstance(one, dict) and "instead" in one else same, outputs=reply.value)
 
 
-def _counted(call: Call, reply: Reply) -> Outcome:
+def _check_memory(call: Call, reply: Reply) -> Outcome:
     """Whether 1.5 times the limits were enough and, if "saved" is limited, whether a gradient flows back."""
     used = {kind: (3 * most // 2, reply.memory[kind]) for kind, most in call.limits.items()}
     over = {kind: both for kind, both in used.items() if both[1] > both[0]}
     arrive = {"gradients": any(reply.attached)} if "saved" in call.limits else {}
     value = {**arrive, **{kind: kind not in over for kind in call.limits}}
-    viewed = _viewed(call.view, [reply.value, value]) if call.view else value
+    viewed = _apply_view(call.view, [reply.value, value]) if call.view else value
     return Outcome(viewed, memory=over, outputs=reply.value)
 
 
-def _viewed(view: Callable[[Any], Any] | None, value: Any) -> Any:
+def _apply_view(view: Callable[[Any], Any] | None, value: Any) -> Any:
     """What a view makes of a value; where it fails, the value as “instead”."""
     try:
         return view(value) if view else value
@@ -190,7 +190,7 @@ def _viewed(view: Callable[[Any], Any] | None, value: Any) -> Any:
         return {"instead": value}
 
 
-def _unlike(own: State, wanted: State) -> Reply:
+def _mismatch(own: State, wanted: State) -> Reply:
     """A reply that says which weights do not match; no error if there are no matrices, perhaps on purpose."""
     for name in wanted:
         if name in own and own[name].shape != wanted[name].shape:
@@ -198,11 +198,11 @@ def _unlike(own: State, wanted: State) -> Reply:
             return Reply(error={"type": WEIGHTS, "message": message, "line": ""})
     counts = [Counter(tuple(t.shape) for t in s.values() if t.dim() > 1) for s in (own, wanted)]
     shapes = [" and ".join(f"{n} of {shape}" for shape, n in count.items()) for count in counts]
-    told = f"it has {shapes[0]}, and {shapes[1]} are expected"
+    reason = f"it has {shapes[0]}, and {shapes[1]} are expected"
     if counts[0] == counts[1]:  # so it is a vector that does not fit
         known = {tensor.shape for tensor in wanted.values()}
         spare = [f"{name} of shape {tuple(t.shape)}" for name, t in own.items() if t.shape not in known]
         more = f"it has {len(own)} parameters, and {len(wanted)} are expected"
-        told = f"nothing is expected like its {' and '.join(spare)}" if spare else more
-    message = f"weights cannot be loaded into it: {told}"
+        reason = f"nothing is expected like its {' and '.join(spare)}" if spare else more
+    message = f"weights cannot be loaded into it: {reason}"
     return Reply(error={"type": WEIGHTS, "message": message, "line": ""} if shapes[0] else None)

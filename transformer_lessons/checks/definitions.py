@@ -33,12 +33,12 @@ class Given:
     Attributes:
         kind: a key of `given.BUILDERS`.
         args: the arguments of that builder; may contain other `Given` objects.
-        shown: the Python expression that the message prints for it; every small case needs it.
+        expression: the Python expression that the message prints for it; every small case needs it.
     """
 
     kind: str
     args: list
-    shown: str = ""
+    expression: str = ""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Requirement:
     backward: bool = False
     needs: str = ""
 
-    def drawn(self, draw: "Draw") -> list[Call]:
+    def draw_calls(self, draw: "Draw") -> list[Call]:
         """The calls, with random numbers from `draw`."""
         return self._judged(self.calls(draw) if callable(self.calls) else self.calls)
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from transformer_lessons.checks.definitions import Call
 from transformer_lessons.checks.seen import EDITED, WEIGHTS, Outcome, alike
-from transformer_lessons.checks.words import FEW_NUMBERS, WIDTH, cut, described, raised, shortened
+from transformer_lessons.checks.words import FEW_NUMBERS, WIDTH, cut, describe, describe_error, shortened
 
 __all__ = ["HIDDEN", "Difference", "difference"]
 
@@ -35,7 +35,7 @@ def difference(results: tuple[str, ...], call: Call, seen: Outcome, right: Outco
         first = right.value[0] if len(results) > 1 and isinstance(right.value, list) else right.value
         wanted = f"{results[0]} should be ".lstrip() + cut(shortened(first, 2))
         wanted = f"{right.error} should be raised" if right.error else wanted
-        return Difference(0, (wanted, raised(seen) if seen.error else "nothing is raised"))
+        return Difference(0, (wanted, describe_error(seen) if seen.error else "nothing is raised"))
     if isinstance(seen.value, dict) and seen.value.get("gradients") is False:
         return CUT_OFF
     if seen.memory:
@@ -71,7 +71,7 @@ def _values(names: tuple[str, ...], seen: Any, right: Any) -> Difference:
         return HIDDEN
     if isinstance(right, list) and len(names) > 1:
         if not isinstance(seen, list) or len(seen) != len(right):
-            return _two("", f"{' and '.join(names)}, a tuple of {len(right)}", described(seen))
+            return _two("", f"{' and '.join(names)}, a tuple of {len(right)}", describe(seen))
         return _plainest(_values((n,), s, r) for n, s, r in zip(names, seen, right, strict=False))
     name = f"{names[0]} " if names[0] and len(names) == 1 else ""
     if isinstance(right, dict) and isinstance(seen, dict) and right.keys() == seen.keys():
@@ -96,7 +96,7 @@ def _forms(seen: Any, right: Any) -> tuple[str, str] | None:
         floating = seen.is_floating_point() and right.is_floating_point()
         return None if seen.dtype == right.dtype or floating else (str(right.dtype), str(seen.dtype))
     if isinstance(seen, Tensor | dict) or isinstance(right, Tensor) or seen is None:
-        return cut(shortened(right, 2)), described(seen)
+        return cut(shortened(right, 2)), describe(seen)
     return None
 
 

@@ -13,7 +13,7 @@ from transformer_lessons.checks.answer import Answer
 from transformer_lessons.checks.definitions import Call, Mistake, Task, changed, program
 from transformer_lessons.checks.exam import Exam, exam_of
 from transformer_lessons.checks.seen import Outcome, meets, same, varies
-from transformer_lessons.checks.words import instead
+from transformer_lessons.checks.words import wrong_kind
 
 __all__ = ["Diagnosis", "Verdict", "judge"]
 
@@ -129,7 +129,7 @@ class Diagnosis:
         for number in called:
             one, right = self._seen[number], self._exam.expected(number).outputs
             if not one.error and right is not None:
-                found.add(instead(one.outputs, right))
+                found.add(wrong_kind(one.outputs, right))
         return found.pop() if len(found) == 1 else ""
 
     def _cheapest(self, fitting: Iterable[tuple[Mistake, ...]]) -> tuple[Mistake, ...]:

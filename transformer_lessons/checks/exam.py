@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from transformer_lessons.checks.answer import defined
+from transformer_lessons.checks.answer import answer_from
 from transformer_lessons.checks.definitions import Draw, Task, program
 from transformer_lessons.checks.seen import Outcome
 
@@ -23,7 +23,7 @@ class Exam:
     def __init__(self, task: Task, seed: int):
         draw = Draw(seed)
         self.task = task
-        self.calls = [(r, call) for r in task.requirements for call in r.drawn(draw)]
+        self.calls = [(r, call) for r in task.requirements for call in r.draw_calls(draw)]
         self._outcomes: dict[tuple[str, int], Outcome] = {}
 
     def outcome(self, source: str, number: int) -> Outcome:
@@ -31,7 +31,7 @@ class Exam:
         if (source, number) not in self._outcomes:
             if not program(source):
                 raise ValueError(f"{self.task.name}: a change makes no Python of it: {source}")
-            self._outcomes[source, number] = defined(self.task, source).run(self.calls[number][1])
+            self._outcomes[source, number] = answer_from(self.task, source).run(self.calls[number][1])
         return self._outcomes[source, number]
 
     def expected(self, number: int) -> Outcome:

@@ -14,18 +14,18 @@ from typing import Any
 
 from torch import Tensor
 
-from transformer_lessons.checks.answer import Answer, defined
+from transformer_lessons.checks.answer import Answer, answer_from
 from transformer_lessons.checks.definitions import Call, Given, Requirement, Task
 from transformer_lessons.checks.differences import HIDDEN, difference
 from transformer_lessons.checks.engine import Verdict
 from transformer_lessons.checks.seen import WEIGHTS, meets, same_value
-from transformer_lessons.checks.words import cut, literal, raised
+from transformer_lessons.checks.words import cut, describe_error, literal
 
 __all__ = ["Message", "place", "write"]
 
 MOST_CASES = 250  # the most that are tried for a requirement
 NOT_A_FUNCTION = "NotAFunctionError"
-SAY_ALL = (WEIGHTS, NOT_A_FUNCTION)  # errors of the check itself, whose messages need no more words
+SELF_EXPLAINING = (WEIGHTS, NOT_A_FUNCTION)  # errors of the check itself, whose messages need no more words
 
 
 @dataclass(frozen=True)
@@ -104,24 +104,24 @@ def write(answer: Answer, verdict: Verdict) -> Message:
     """The message about an answer and its verdict."""
     task = answer.task
     if not verdict.lost:
-        right = defined(task, task.source)
+        right = answer_from(task, task.source)
         unlike = (r for r in task.remarks if not same_value(answer.run(r.call), right.run(r.call)))
         notes = tuple(f"One thing more: {remark.text}" for remark in islice(unlike, 2))
         return Message(f"{task.public_name}: right.", notes=notes)
     lost = [r for r in task.requirements if r.name in verdict.lost]
-    said, notes = _told(verdict, lost)
+    head, notes = _head_and_notes(verdict, lost)
     if verdict.mistakes:
         lost = [r for r in lost if r.name in verdict.mistakes[0].costs] or lost
     kept = task.total - task.points(verdict.lost)
     points = f"{kept:g} of {task.total:g} {'point' if task.total == 1 else 'points'}"
     is_called = not verdict.error or verdict.error.error != NOT_A_FUNCTION
-    case, outcome = smallest(answer, lost) if is_called else ((), ())
+    case, outcome = find_case(answer, lost) if is_called else ((), ())
     return Message(
-        f"{task.public_name}: {said} ({points}).", case, outcome, tuple(notes), place(verdict.anchor(task))
+        f"{task.public_name}: {head} ({points}).", case, outcome, tuple(notes), place(verdict.anchor(task))
     )
 
 
-def _told(verdict: Verdict, lost: list[Requirement]) -> tuple[str, list[str]]:
+def _head_and_notes(verdict: Verdict, lost: list[Requirement]) -> tuple[str, list[str]]:
     """The first line without the points, and the notes."""
     if verdict.mistakes:
         first, *others = verdict.mistakes
@@ -129,17 +129,17 @@ def _told(verdict: Verdict, lost: list[Requirement]) -> tuple[str, list[str]]:
         notes += ["This is not the only line that is wrong."] * bool(verdict.more)
         return first.you, notes
     if error := verdict.error:
-        return cut(error.message) if error.error in SAY_ALL else f"it {raised(error)}", []
+        return cut(error.message) if error.error in SELF_EXPLAINING else f"it {describe_error(error)}", []
     if verdict.returned:
         return f"it returns {verdict.returned}", []
     notes = [f"It looks like this mistake: {like.you}. {like.looks}"] if (like := verdict.similar) else []
     return f"it is required that {lost[0].text}", notes + [f"After that: {r.text}." for r in lost[1:]]
 
 
-def smallest(answer: Answer, lost: list[Requirement]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def find_case(answer: Answer, lost: list[Requirement]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The first small case of a lost requirement that differs at one decimal, else the plainest."""
     task, best, shown = answer.task, HIDDEN, None
-    reference = defined(task, task.source)
+    reference = answer_from(task, task.source)
     for requirement in lost:
         for call in requirement.cases[:MOST_CASES]:
             right, seen = reference.run(call), answer.run(call)
@@ -153,11 +153,11 @@ def smallest(answer: Answer, lost: list[Requirement]) -> tuple[tuple[str, ...], 
             if best.digits <= 1:
                 break
         if shown:
-            return pasted(task, shown), best.lines
+            return as_code(task, shown), best.lines
     return (), ("no small case shows it; larger ones do",)
 
 
-def pasted(task: Task, call: Call) -> tuple[str, ...]:
+def as_code(task: Task, call: Call) -> tuple[str, ...]:
     """A call as lines of Python to paste into a cell."""
     names = [*task.arguments, *(f"x{n}" for n in range(len(call.args) - len(task.arguments)))]
     objects = {

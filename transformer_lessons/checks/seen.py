@@ -61,12 +61,12 @@ def meets(call: Call, seen: Outcome, right: Outcome) -> bool:
         return same_value(seen, right) and (right.error != "ValueError" or seen.error == "ValueError")
     if same_value(seen, right):
         return same_gradients(seen, right)
-    wanted = _arriving(right)
+    wanted = _arriving_gradients(right)
     wanted = wanted & seen.gradients.keys() or wanted  # the answer may have no biases
-    return not seen.error and seen.edited == right.edited and _arriving(seen) >= wanted
+    return not seen.error and seen.edited == right.edited and _arriving_gradients(seen) >= wanted
 
 
-def _arriving(seen: Outcome) -> set[str]:
+def _arriving_gradients(seen: Outcome) -> set[str]:
     flows = seen.gradients.items()
     return {name for name, gradient in flows if gradient.any() and not gradient.isnan().all()}
 

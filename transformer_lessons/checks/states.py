@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["Link", "State", "translations"]
+__all__ = ["Link", "State", "matchings"]
 
 State = dict[str, Tensor]
 MOST_ORDERS = 24  # the most that are tried for parameters of the same shape
@@ -43,7 +43,7 @@ class Link:
         parts = whole.split([len(part) for part in self._parts(own, state)])
         return {n: self._turned(part).reshape(own[n].shape) for n, part in zip(self.own, parts, strict=True)}
 
-    def back(self, own: State, state: State) -> State:
+    def gradients(self, own: State, state: State) -> State:
         """Gradients of the answer's own parameters, rearranged as gradients of the wanted ones."""
         whole = torch.cat(self._parts(own, state))
         parts = whole.split([len(state[name]) for name in self.wanted])
@@ -63,7 +63,7 @@ class Link:
         return tensor.T if self.transposed else tensor
 
 
-def translations(
+def matchings(
     own: State, wanted: State, roles: dict[str, str], parameters: Iterable[str]
 ) -> Iterator[list[Link]]:
     """Lists of links, likeliest first; only one if names and shapes are as wanted: swapped weights must show.

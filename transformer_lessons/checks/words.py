@@ -10,7 +10,7 @@ from transformer_lessons.checks.definitions import Given
 from transformer_lessons.checks.learner.adapter import is_opaque
 from transformer_lessons.checks.seen import Outcome
 
-__all__ = ["FEW_NUMBERS", "WIDTH", "cut", "described", "instead", "literal", "raised", "shortened"]
+__all__ = ["FEW_NUMBERS", "WIDTH", "cut", "describe", "describe_error", "literal", "shortened", "wrong_kind"]
 
 FEW_NUMBERS, WIDTH = 9, 110
 
@@ -18,7 +18,7 @@ FEW_NUMBERS, WIDTH = 9, 110
 def literal(value: Any) -> str:
     """A value as a Python expression."""
     if isinstance(value, Given):
-        return value.shown
+        return value.expression
     if isinstance(value, list | tuple):
         inner = ", ".join(map(literal, value))
         return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"
@@ -71,16 +71,16 @@ def cut(text: str) -> str:
     return text if len(text) <= WIDTH else (start.rpartition(" ")[0] or start) + " …"
 
 
-def raised(seen: Outcome) -> str:
+def describe_error(seen: Outcome) -> str:
     """An error: its type, the first line of its message, and where it was raised, as far as known."""
     message = "".join(f": {cut(line)}" for line in seen.message.strip().splitlines()[:1])
     return f"raises {seen.error}{message}" + (f", at “{seen.line}”" if seen.line else "")
 
 
-def described(value: Any) -> str:
+def describe(value: Any) -> str:
     """What came back, in words."""
     if isinstance(value, dict) and value.keys() == {"instead"}:
-        return described(value["instead"])
+        return describe(value["instead"])
     if is_opaque(value):
         return value["opaque"]
     if isinstance(value, Tensor):
@@ -90,7 +90,7 @@ def described(value: Any) -> str:
     return (f"a dict of {', '.join(value)}" if isinstance(value, dict) else str(value))[:60]
 
 
-def instead(outputs: Any, right: Any) -> str:
+def wrong_kind(outputs: Any, right: Any) -> str:
     """What came back instead of the tensor or tensors asked for; "" if it is what was asked for."""
     if outputs is None:
         return "None: is there a return at the end?"

@@ -16,7 +16,7 @@ from transformer_lessons import attention as canon
 from transformer_lessons import masks, model, training
 from transformer_lessons.attention import MultiHeadAttention
 from transformer_lessons.checks.definitions import Task
-from transformer_lessons.checks.states import translations
+from transformer_lessons.checks.states import matchings
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import batches
 from transformer_lessons.data.batches import Batch
@@ -52,7 +52,7 @@ class Own(nn.Module):
         self.theirs = [theirs]  # in a list, so that it is not a submodule
         own, wanted = theirs.state_dict(), self.state_dict()
         parameters = [name for name, _ in theirs.named_parameters()]
-        self.links = next(translations(own, wanted, roles, parameters), [])
+        self.links = next(matchings(own, wanted, roles, parameters), [])
         if wanted and not self.links:
             raise ValueError(f"parameters: the translator has {list(wanted)}, yours are {parameters}")
         self.train(replaced.training)
