@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from book.notebooks import chapters, prose
 from transformer_lessons.checks.message import place
-from transformer_lessons.checks.symptoms import SYMPTOMS, difference, known
+from transformer_lessons.checks.symptoms import SYMPTOMS, mistakes_by_symptom, repair_patch
 from transformer_lessons.data.files import replacing
 from transformer_lessons.tools import submission
 
@@ -30,7 +30,7 @@ TEMPLATES = Environment(loader=FileSystemLoader(BOOK / "_templates"), undefined=
 def mistakes() -> str:
     """The page “Mistakes, by what you see”."""
     symptoms = []
-    for name, entries in known().items():
+    for name, entries in mistakes_by_symptom().items():
         shown = [(task, one) for task, one in entries if name != LAST or one.symptoms == (LAST,)]
         by_task = [
             (task, [one for _, one in group]) for task, group in groupby(shown, key=lambda entry: entry[0])
@@ -39,7 +39,7 @@ def mistakes() -> str:
         about = {"title": SYMPTOMS[name][:-1], "anchor": anchor, "is_last": name == LAST, "tasks": by_task}
         symptoms += [about] if entries else []
     template = TEMPLATES.get_template("mistakes.md.jinja")
-    return template.render(symptoms=symptoms, difference=difference, place=place)
+    return template.render(symptoms=symptoms, difference=repair_patch, place=place)
 
 
 def exercises() -> str:

@@ -116,7 +116,7 @@ def test_a_checkpoint_keeps_little_and_pays_on_the_way_back(reentrant):
         leaf = q.clone().requires_grad_()
         with Meter() as count:
             result = checkpoint(attend, leaf, use_reentrant=True)
-            count.returned(result)
+            count.count_saved(result)
             result.sum().backward()
         again = count.memory
     else:
@@ -173,7 +173,7 @@ def test_gradients_of_arguments_and_parameters_come_from_one_backward_pass():
 def test_the_meter_holds_on_to_nothing():
     with Meter() as count:
         tensor = matrix(N, N) * 2
-        count.returned(tensor)
+        count.count_saved(tensor)
         seen = weakref.ref(tensor)
     del tensor
     gc.collect(1)

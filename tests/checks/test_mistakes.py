@@ -10,7 +10,7 @@ from transformer_lessons.checks.engine import Diagnosis, judge
 from transformer_lessons.checks.exam import exam_of
 from transformer_lessons.checks.message import place
 from transformer_lessons.checks.seen import alike, meets, same_gradients
-from transformer_lessons.checks.symptoms import SYMPTOMS, difference
+from transformer_lessons.checks.symptoms import SYMPTOMS, repair_patch
 
 MISTAKES = [
     pytest.param(task, mistake, id=f"{name}-{mistake.name}")
@@ -46,7 +46,7 @@ def test_a_mistake_shows_and_gets_its_own_name(task, mistake):
 @pytest.mark.parametrize(("task", "mistake"), MISTAKES)
 def test_a_mistake_is_shown_as_the_patch_that_mends_it(task, mistake):
     texts = {"-": changed(task.source, mistake.ways[0]), "+": task.source}
-    patch = difference(task, mistake).splitlines()
+    patch = repair_patch(task, mistake).splitlines()
     assert patch
     assert all(line[1:] in texts[line[0]].splitlines() for line in patch)
 

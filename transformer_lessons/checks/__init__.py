@@ -115,13 +115,13 @@ def require(task_name: str, candidate: Any, *, seed: int = 0) -> None:
     if str(getattr(candidate, "__module__", "")).startswith("transformer_lessons."):
         raise AssertionError(f"{task(task_name).public_name}: this is the package's own; write yours")
     report = check(task_name, candidate, seed=seed)
-    is_shown = _shown(report)
+    is_shown = _display_report(report)
     if report.passed and "\n" in report.message and not is_shown:  # a remark
         print(report.message)
     if not report.passed:
         error = AssertionError(report.message)
-        told = report.message.splitlines()[0] if is_shown else report.message
-        error._render_traceback_ = lambda: [f"AssertionError: {told}"]  # tells IPython the same
+        text = report.message.splitlines()[0] if is_shown else report.message
+        error._render_traceback_ = lambda: [f"AssertionError: {text}"]  # tells IPython the same
         raise error
     module = task(task_name).solution[-1].__module__
     if ".catalogue." not in module:  # which has the answers that no other code uses
@@ -148,8 +148,8 @@ def try_in_translator(task_name: str, candidate: Any) -> None:
         if task_name in reading.LOOKS and _in_notebook():
             _display(reading.looks(known, candidate))
     except Exception as error:
-        said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
-        print(f"The trained translator breaks down with your {known.public_name}.\n{said}")
+        problem = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+        print(f"The trained translator breaks down with your {known.public_name}.\n{problem}")
 
 
 def my_transformer(
@@ -172,7 +172,7 @@ def my_transformer(
     from_notebooks(paths, fill=fill, output=output)
 
 
-def _shown(report: Report) -> bool:
+def _display_report(report: Report) -> bool:
     """Display failures, with the numbers marked, and remarks in a notebook; return whether this is one."""
     if not (report.html and _in_notebook()):
         return False

@@ -24,7 +24,7 @@ class Table(nn.Module):
     def __init__(self, *tables: dict, **settings: int):
         super().__init__()
         sizes = {"d_model": 1, "num_heads": 1, "max_length": 8, **settings}
-        rows = [(n, _words(before), row) for n, table in enumerate(tables) for before, row in table.items()]
+        rows = [(n, _tokens(before), row) for n, table in enumerate(tables) for before, row in table.items()]
         words = [sizes.get(name, 0) for name in ("pad_id", "bos_id", "eos_id")]
         words += [word for _, before, row in rows for word in (*before, *map(int, row))]
         size = max(7, len(tables), 1 + max(words))
@@ -53,29 +53,29 @@ class Table(nn.Module):
 
     def encode(self, src: Tensor, src_mask: Tensor | None = None) -> Tensor:
         """The memory: here, the source itself, and for each position whether the mask is right about it."""
-        return torch.stack([src, self._hidden(src, src_mask)], -1)
+        return torch.stack([src, self._is_mask_right(src, src_mask)], -1)
 
     def decode(self, tgt: Tensor, memory: Tensor, src_mask: Tensor | None = None) -> Tensor:
         """The logits, with the vocabulary reversed; `output` reverses it back."""
-        src, is_hidden = memory.unbind(-1)
+        src, was_right = memory.unbind(-1)
         before = torch.cat([torch.full_like(tgt[:, :1], self.config.pad_id), tgt[:, :-1]], 1)
         number = (src * (src != self.config.pad_id)).sum(1, keepdim=True) % len(self.logits)
         logits = self.logits[number, before, tgt].flip(-1)
-        is_right = (is_hidden * self._hidden(src, src_mask)).bool().all(-1) & (not self.training)
+        is_right = (was_right * self._is_mask_right(src, src_mask)).bool().all(-1) & (not self.training)
         return torch.where(is_right[:, None, None], logits, -logits)
 
     def output(self, hidden: Tensor) -> Tensor:
         """The logits, in the order of the vocabulary."""
         return hidden.flip(-1)
 
-    def _hidden(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
+    def _is_mask_right(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
         """For each source position, 1 if the mask is right about it (it hides padding alone), else 0."""
         is_real = src != self.config.pad_id
         shown = torch.ones_like(is_real) if src_mask is None else src_mask.expand(len(src), 1, 1, -1)[:, 0, 0]
         return (shown == is_real).long()
 
 
-def _words(before: int | str | tuple) -> tuple[int, ...]:
+def _tokens(before: int | str | tuple) -> tuple[int, ...]:
     """The tokens in the key of a table's row: 3, "3", (3, 4) or "(3, 4)"."""
     found = ast.literal_eval(before) if isinstance(before, str) else before
     return found if isinstance(found, tuple) else (found,)

@@ -27,10 +27,10 @@ def solution(assignment: str, number: str) -> str:
         wanted = f"one of {', '.join(solved)} of {name}, whose checks know an answer"
         raise ValueError(f"task: expected {wanted}, got {number!r}")
     tasks = map(checks.task, solved[number])
-    return "\n\n".join(f"{task.source.rstrip()}\n\n{held_to(task)}" for task in tasks)
+    return "\n\n".join(f"{task.source.rstrip()}\n\n{list_requirements(task)}" for task in tasks)
 
 
-def held_to(task: checks.Task) -> str:
+def list_requirements(task: checks.Task) -> str:
     """The requirements, one per line."""
     reasons = ";\n- ".join(requirement.text for requirement in task.requirements)
     return f"It is right because\n- {reasons}."

@@ -59,10 +59,10 @@ def attention(kind: str) -> Callable:
     """An implementation ``attention(query, key, value, mask=None)`` of scaled dot-product attention.
 
     Args:
-        kind: "reference", "fused" or "additive", which are right; "crashing"; a key of `MORE`; or the name of
-            a known mistake.
+        kind: "reference", "fused" or "additive", which are right; "crashing"; a key of `EXTRA_CHANGES`; or the
+            name of a known mistake.
     """
-    implementation = OWN.get(kind) or _changed(kind)
+    implementation = IMPLEMENTATIONS.get(kind) or _changed(kind)
 
     def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None):
         # All have the same name, so that no test can recognise mistakes by their names.
@@ -77,7 +77,7 @@ def _changed(kind: str) -> Callable:
 
     known = task("scaled_dot_product_attention")
     ways = {mistake.name: mistake.ways[0] for mistake in known.mistakes}
-    return known.define(definitions.changed(known.source, {**ways, **MORE}[kind]))
+    return known.define(definitions.changed(known.source, {**ways, **EXTRA_CHANGES}[kind]))
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -102,13 +102,13 @@ def _crashing(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = N
     raise NameError("name 'sqrt_d_k' is not defined in this implementation")
 
 
-OWN = {
+IMPLEMENTATIONS = {
     "reference": attention_module.scaled_dot_product_attention,
     "fused": _fused,
     "additive": _additive,
     "crashing": _crashing,
 }
-MORE = {
+EXTRA_CHANGES = {
     "weights_unmasked": ("return weights @ value, weights", "return weights @ value, scores.softmax(dim=-1)"),
     "overflowing": (
         "scores.softmax(dim=-1)",

@@ -21,7 +21,7 @@ SYMPTOMS = {
 }
 
 
-def known(word: str = "") -> dict[str, list[tuple[Task, Mistake]]]:
+def mistakes_by_symptom(word: str = "") -> dict[str, list[tuple[Task, Mistake]]]:
     """For each symptom that contains a word, the mistakes that show it.
 
     Args:
@@ -37,17 +37,17 @@ def known(word: str = "") -> dict[str, list[tuple[Task, Mistake]]]:
     return {name: [(t, m) for t in tasks for m in t.mistakes if name in m.symptoms] for name in named}
 
 
-def difference(task: Task, mistake: Mistake) -> str:
+def repair_patch(task: Task, mistake: Mistake) -> str:
     """The patch that repairs a mistake, in the first way to write it: its lines, then the right answer's."""
     before, after = (text.splitlines() for text in (changed(task.source, mistake.ways[0]), task.source))
     lines = difflib.unified_diff(before, after, lineterm="", n=0)
     return "\n".join(line for line in lines if not line.startswith(("---", "+++", "@@")))
 
 
-def told(word: str) -> str:
+def listing(word: str) -> str:
     """The mistakes of each symptom that contains a word, in lines for a terminal."""
     lines = []
-    for name, entries in known(word).items():
+    for name, entries in mistakes_by_symptom(word).items():
         lines += [f"{name}: {SYMPTOMS[name]}"]
         lines += [f"  {task.public_name}: {m.you}. {m.looks} ({place(m.anchor)[0]})" for task, m in entries]
     return "\n".join(lines)

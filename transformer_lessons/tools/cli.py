@@ -17,7 +17,7 @@ import torch
 
 from transformer_lessons import __version__
 from transformer_lessons.checks.solution import solution
-from transformer_lessons.checks.symptoms import told
+from transformer_lessons.checks.symptoms import listing
 from transformer_lessons.checks.translator.assembly import from_notebooks
 from transformer_lessons.data import number_words
 from transformer_lessons.data.corpus import in_chunks
@@ -90,7 +90,7 @@ def make_parser() -> Parser:
     command = add("export", export, "write a model for other programs, which translate the same", model)
     command.add_argument("--format", choices=FORMATS, required=True)
     command.add_argument("directory", type=Path, metavar="DIR", help="a new folder")
-    command = add("symptoms", lambda it: print(told(" ".join(it.word))), "mistakes, by what you see")
+    command = add("symptoms", lambda it: print(listing(" ".join(it.word))), "mistakes, by what you see")
     command.add_argument("word", nargs="*", metavar="WORD", help="of what you see, such as NaN")
     add("doctor", doctor, "say what is installed here and whether it works")
     add("oracles", oracles, "compare every component with independent implementations")

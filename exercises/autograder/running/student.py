@@ -24,7 +24,7 @@ from exercises.autograder.running.remote import TOO_LATE, serve, time_limit
 from exercises.autograder.running.wire import DTYPES
 from transformer_lessons.checks.learner.adapter import Reply, is_handle
 from transformer_lessons.checks.learner.local import Local
-from transformer_lessons.checks.learner.transfer import copied, outgoing, unlike_others
+from transformer_lessons.checks.learner.transfer import copied, describe_unusual, outgoing
 
 MOST_NAMES = 2_000  # names whose values the tests may look at
 MOST_LETTERS = 200_000  # characters of all values together; a number in a tensor counts as one character
@@ -183,7 +183,7 @@ def _plain(value: Any, budget: _Budget, depth: int = 0) -> Any:
         return _int64(int(value)) if isinstance(value, numbers.Integral) else float(value)
     if isinstance(value, np.ndarray) and value.size <= budget.most:
         value = torch.from_numpy(value.copy())
-    if isinstance(value, Tensor) and value.dtype in DTYPES.values() and not unlike_others(value):
+    if isinstance(value, Tensor) and value.dtype in DTYPES.values() and not describe_unusual(value):
         budget.spend(value.numel())
         return value.detach().cpu().clone()
     raise TypeError(f"{type(value).__name__} is no plain value")

@@ -102,7 +102,7 @@ class Local:
             with counted or nullcontext():
                 result = found(*self._objects(given[0]), **given[1])
                 if counted:
-                    counted.returned(result)
+                    counted.count_saved(result)
                 if backward:
                     seen.update(backward(result, parameters))
             seen["memory"] = counted.memory if counted else {}

@@ -33,7 +33,7 @@ class Meter(TorchDispatchMode):
         """In bytes: the "largest" tensor, with its "shape"; "peak", the most held at once; "saved"."""
         return {"largest": self._largest, "shape": self._shape, "peak": self._peak, "saved": self._saved}
 
-    def returned(self, result: Any) -> None:
+    def count_saved(self, result: Any) -> None:
         """Count as "saved" for the backward pass what is still held after the call, apart from its result.
 
         It does not matter what holds it: autograd, the context of a custom function, or a closure.
@@ -50,7 +50,7 @@ class Meter(TorchDispatchMode):
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         result = operation(*args, **(kwargs or {}))
-        if not _makes(operation):
+        if not _allocates(operation):
             return result
         for tensor, storage in _storages(result):
             key, size = storage._cdata, storage.nbytes()
@@ -69,7 +69,7 @@ class Meter(TorchDispatchMode):
 
 
 @cache
-def _makes(operation: Any) -> bool:
+def _allocates(operation: Any) -> bool:
     """Whether the results are new memory, neither views of the arguments nor these changed in place."""
     if operation is torch.ops.aten._unsafe_view.default:  # a view, whatever its schema says
         return False

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from transformer_lessons.checks.learner.adapter import items
 
-__all__ = ["copied", "edits", "kind", "mapped", "outgoing", "unlike_others"]
+__all__ = ["copied", "describe_unusual", "edits", "kind", "mapped", "outgoing"]
 
 MOST_BITS = 1023  # of an integer; Python refuses to print one of some 14,000 bits
 DEPTH = 16  # how deep lists and dicts may nest before the rest is only described
@@ -33,7 +33,7 @@ def copied(value: Any) -> Any:
 def outgoing(value: Any, depth: int = 0) -> Any:
     """What is sent for a result: plain values, and a description of anything else."""
     if isinstance(value, Tensor):
-        if described := unlike_others(value):
+        if described := describe_unusual(value):
             return {"opaque": described}
         return value.detach().to("cpu", copy=True).as_subclass(Tensor)
     if type(value) is int and value.bit_length() > MOST_BITS:
@@ -61,7 +61,7 @@ def kind(value: Any) -> str:
     return type_.__name__ if type_.__module__ == "builtins" else f"{type_.__module__}.{type_.__name__}"
 
 
-def unlike_others(tensor: Tensor) -> str | None:
+def describe_unusual(tensor: Tensor) -> str | None:
     """A description of a tensor without numbers, of another layout, or with few operations; else None."""
     layout = "" if tensor.layout is torch.strided else f"{_short(tensor.layout)} "
     sort = "nested " if tensor.is_nested else "quantized " if tensor.is_quantized else layout
