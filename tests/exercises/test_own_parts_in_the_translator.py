@@ -10,13 +10,13 @@ import torch
 from transformer_lessons import checks
 from transformer_lessons.checks import definitions
 from transformer_lessons.checks.translator import reading
-from transformer_lessons.checks.translator.reading import PARTS, read_aloud
+from transformer_lessons.checks.translator.reading import PARTS, compare
 
 ROOT = Path(__file__).parents[2]
 
 
 def is_as_before(task, own) -> bool:
-    return all(said.own == said.before for said in read_aloud(task, own))
+    return all(said.own == said.before for said in compare(task, own))
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -71,7 +71,7 @@ def test_names_of_parameters_are_open():
 def test_parameters_that_are_none_of_the_translators_are_named():
     task = checks.task("layer_norm")
     with pytest.raises(ValueError, match=r"has \['weight', 'bias'\], yours are \[\]"):
-        read_aloud(task, lambda width: torch.nn.Identity())
+        compare(task, lambda width: torch.nn.Identity())
 
 
 def test_a_part_that_does_not_fit_is_told_in_a_line(capsys):
@@ -93,7 +93,7 @@ def test_maps_show_where_attention_looks():
         last = table.split("</tr>")[-2]  # zwanzig
         return sum(map(float, re.findall(r'title="([0-9.]+)"', last)[5:]))
 
-    everything = reading.looks(
+    everything = reading.attention_html(
         checks.task("padding_mask"), lambda ids, pad_id: torch.ones(2, 1, 1, ids.size(1)).bool()
     )
     yours, before = everything.split("<caption>before")
@@ -103,5 +103,5 @@ def test_maps_show_where_attention_looks():
 
 def test_an_attention_that_keeps_its_weights_to_itself_has_no_map():
     task = checks.task("scaled_dot_product_attention")
-    alone = reading.looks(task, lambda *given: without_the_root(*given)[0])
+    alone = reading.attention_html(task, lambda *given: without_the_root(*given)[0])
     assert alone.count("<caption>") == 1

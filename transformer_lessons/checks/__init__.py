@@ -142,11 +142,11 @@ def try_in_translator(task_name: str, candidate: Any) -> None:
         reading,  # loads a model that most programs do not need
     )
 
-    known = reading.part(task(task_name))
+    known = reading.require_part(task(task_name))
     try:
-        print(reading.tell(known, reading.read_aloud(known, candidate)))
-        if task_name in reading.LOOKS and _in_notebook():
-            _display(reading.looks(known, candidate))
+        print(reading.as_text(known, reading.compare(known, candidate)))
+        if task_name in reading.SHOWN_ATTENTION and _in_notebook():
+            _display(reading.attention_html(known, candidate))
     except Exception as error:
         problem = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
         print(f"The trained translator breaks down with your {known.public_name}.\n{problem}")

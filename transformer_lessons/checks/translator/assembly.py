@@ -41,7 +41,7 @@ def assembled(own: Mapping[str, Part], config: TransformerConfig) -> Iterator[Tr
     """Yield a new model of these parts, else the package's; it starts as the package's model would."""
     torch.manual_seed(SETTINGS.seed)
     model = Transformer(config)
-    inner = whole(own[WHOLE].own(config), model) if WHOLE in own else model
+    inner = wrap_model(own[WHOLE].own(config), model) if WHOLE in own else model
     with ExitStack() as stack:
         for part in own.values():
             inject(own, part.names)
@@ -51,9 +51,9 @@ def assembled(own: Mapping[str, Part], config: TransformerConfig) -> Iterator[Tr
         yield model
 
 
-def whole(theirs: nn.Module, model: Transformer) -> Own:
+def wrap_model(wrapped: nn.Module, model: Transformer) -> Own:
     """A learner's model; `model.forward` calls it from now on."""
-    own = Own(theirs, model, checks.task(WHOLE).roles)
+    own = Own(wrapped, model, checks.task(WHOLE).roles)
     own.config = model.config
     model.forward = lambda src, tgt_in: own.train(model.training)(src, tgt_in)
     return own
@@ -83,7 +83,7 @@ def from_notebooks(
         raise ValueError("paths: expected notebooks, got none")
     found = {part.task: part for path in paths for part in found_in(Path(path))}
     for task in PARTS:
-        print(f"{checks.task(task).public_name:30} {whose(found.get(task), fill)}")
+        print(f"{checks.task(task).public_name:30} {describe_origin(found.get(task), fill)}")
     wrong = [checks.task(task).public_name for task, part in found.items() if part.problem]
     if wrong and not fill:
         raise ValueError(
@@ -95,23 +95,23 @@ def from_notebooks(
     pairs = number_words.pairs(number_words.training_numbers(SETTINGS.training_pairs, SETTINGS.seed))
     with assembled(own, config) as model:
         losses = train(model, pairs, "yours")
-        spoken = {name: own[name].own for name in ("greedy", "beam") if name in own}
-        heard = {name: reading.heard(name, one, model) for name, one in spoken.items()}
+        decoders = {name: own[name].own for name in ("greedy", "beam") if name in own}
+        decoded = {name: reading.decoded_words(name, one, model) for name, one in decoders.items()}
     saved = Transformer(config)
     saved.load_state_dict(model.state_dict())
     with assembled({}, config) as reference:
         compare(losses, train(reference, pairs, "the package's"))
     result = evaluate_number_words(saved, source, target, number_words.held_out())
     print(f"\n{result['exact_match']:.1%} of {result['n']:,} numbers that it was not trained on.")
-    for name, words in (heard or {"greedy": reading.heard("", None, saved)}).items():
+    for name, words in (decoded or {"greedy": reading.decoded_words("", None, saved)}).items():
         print(f"\n{name}:")
         for number, one in zip(reading.NUMBERS, words, strict=True):
-            print(f"{number:>9,}  {reading.shown(one)}")
+            print(f"{number:>9,}  {reading.join_words(one)}")
     save_model(Path(output), saved, source, target, task=NumberWords.name, training=asdict(SETTINGS))
     print(f"\nSaved. Go on with: lessons translate --model {output} 421")
 
 
-def whose(part: Part | None, fill: bool) -> str:
+def describe_origin(part: Part | None, fill: bool) -> str:
     """Whose part is used, in words."""
     if part is None:
         return "the package's"
@@ -120,9 +120,9 @@ def whose(part: Part | None, fill: bool) -> str:
     return f"{'the package’s, as yours' if fill else 'yours'} is not right ({part.notebook}): {part.problem}"
 
 
-def compare(ours: Sequence[float], theirs: Sequence[float]) -> None:
+def compare(own: Sequence[float], package: Sequence[float]) -> None:
     """Print the losses of two runs with the same start and batches; right parts agree up to rounding."""
     print(f"\n{'step':>6} {'your loss':>12} {'the package’s':>16}")
     for step in PRINTED:
-        if step <= len(ours):
-            print(f"{step:6} {ours[step - 1]:12.4f} {theirs[step - 1]:16.4f}")
+        if step <= len(own):
+            print(f"{step:6} {own[step - 1]:12.4f} {package[step - 1]:16.4f}")

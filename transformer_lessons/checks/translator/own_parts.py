@@ -28,14 +28,14 @@ from transformer_lessons.layers import AddAndNorm, DecoderLayer, EncoderLayer
 from transformer_lessons.norms import LayerNorm
 from transformer_lessons.trainer import config as settings
 
-__all__ = ["CLASSES", "FUNCTIONS", "TRAINING", "Own", "installed", "kept"]
+__all__ = ["CLASSES", "FUNCTIONS", "TRAINING", "Own", "cached", "installed"]
 
 
 class Own(nn.Module):
     """A learner's module, called with the parameters of the package's module that it replaces.
 
     Args:
-        theirs: the learner's module; its own parameters are never used.
+        wrapped: the learner's module; its own parameters are never used.
         replaced: the package's module.
         roles: the words that a learner may use for its parameters (`Task.roles`).
 
@@ -43,15 +43,15 @@ class Own(nn.Module):
         ValueError: if the learner's parameters cannot be matched with the package's.
     """
 
-    def __init__(self, theirs: nn.Module, replaced: nn.Module, roles: dict[str, str]):
+    def __init__(self, wrapped: nn.Module, replaced: nn.Module, roles: dict[str, str]):
         super().__init__()
         for name, child in replaced.named_children():
             self.add_module(name, child)
         for name, parameter in replaced.named_parameters(recurse=False):
             self.register_parameter(name, parameter)
-        self.theirs = [theirs]  # in a list, so that it is not a submodule
-        own, wanted = theirs.state_dict(), self.state_dict()
-        parameters = [name for name, _ in theirs.named_parameters()]
+        self.wrapped = [wrapped]  # in a list, so that it is not a submodule
+        own, wanted = wrapped.state_dict(), self.state_dict()
+        parameters = [name for name, _ in wrapped.named_parameters()]
         self.links = next(matchings(own, wanted, roles, parameters), [])
         if wanted and not self.links:
             raise ValueError(f"parameters: the translator has {list(wanted)}, yours are {parameters}")
@@ -59,16 +59,16 @@ class Own(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The output of the learner's module with the package's parameters."""
-        [theirs], wanted = self.theirs, self.state_dict(keep_vars=True)
-        own = theirs.state_dict(keep_vars=True)
+        [wrapped], wanted = self.wrapped, self.state_dict(keep_vars=True)
+        own = wrapped.state_dict(keep_vars=True)
         state = {name: x for link in self.links for name, x in link.load(own, wanted).items()}
         loaded = {id(own[name]): x for name, x in state.items()}
         also = {name: loaded[id(x)] for name, x in own.items() if id(x) in loaded}  # tied names
-        return functional_call(theirs, also | state, args, kwargs, tie_weights=False)
+        return functional_call(wrapped, also | state, args, kwargs, tie_weights=False)
 
     def train(self, mode: bool = True) -> "Own":
         """Switch the mode of both modules."""
-        self.theirs[0].train(mode)
+        self.wrapped[0].train(mode)
         return super().train(mode)
 
 
@@ -101,14 +101,14 @@ class OwnLayer(Own):
         return super().forward(x, *given) if has_memory else super().forward(x, mask=given[0])
 
 
-def switches(part: nn.Module, config: TransformerConfig) -> tuple:
+def layer_arguments(part: nn.Module, config: TransformerConfig) -> tuple:
     """The constructor arguments of the exercise's class, for an encoder layer or a decoder layer."""
     return (config,) if isinstance(part, EncoderLayer) else (config, True, True)
 
 
 # From the outside in, for each task: the classes replaced, the answer's arguments, and its wrapper.
 CLASSES: dict[str, tuple[Any, Callable[[Any, TransformerConfig], tuple], type[Own]]] = {
-    "layer": ((EncoderLayer, DecoderLayer), switches, OwnLayer),
+    "layer": ((EncoderLayer, DecoderLayer), layer_arguments, OwnLayer),
     "residual": (AddAndNorm, lambda part, config: (config,), Own),
     "multi_head": (MultiHeadAttention, lambda part, config: (config.d_model, config.num_heads), OwnAttention),
     "feed_forward": (FeedForward, lambda part, config: (config.d_model, config.d_ff), Own),
@@ -117,12 +117,12 @@ CLASSES: dict[str, tuple[Any, Callable[[Any, TransformerConfig], tuple], type[Ow
 }
 
 
-def causal(own: Callable) -> Callable:
+def adapt_causal_mask(own: Callable) -> Callable:
     """Adapt a mask: the canon passes a device, which the task leaves out, and expects four axes."""
     return lambda queries, keys=None, device=None: own(queries, keys or queries).expand(1, 1, -1, -1)
 
 
-def attend(own: Callable) -> Callable:
+def adapt_attention(own: Callable) -> Callable:
     """Adapt attention: the canon hides later positions by a flag, the task by a mask."""
 
     def attention(query, key, value, mask=None, *, is_causal=False):
@@ -131,10 +131,10 @@ def attend(own: Callable) -> Callable:
         found = own(query, key, value, mask)
         return found if isinstance(found, tuple) else (found, None)
 
-    return attention
+    return staticmethod(attention)
 
 
-def added(own: Callable) -> Callable:
+def adapt_head_outputs(own: Callable) -> Callable:
     """A `MultiHeadAttention.look` that ends with the sum of what the heads write."""
 
     def look(self, query, k, v, mask=None, is_causal=False):
@@ -144,7 +144,7 @@ def added(own: Callable) -> Callable:
     return look
 
 
-def batched(own: Callable) -> Callable:
+def adapt_make_batch(own: Callable) -> Callable:
     """A `make_batch` whose targets the answer shifts."""
 
     def make_batch(pairs):
@@ -158,11 +158,11 @@ def batched(own: Callable) -> Callable:
 # For each task: the object patched, the name of its attribute, and what makes the replacement.
 FUNCTIONS: dict[str, tuple[Any, str, Callable[[Callable], Any]]] = {
     "padding_mask": (model, "padding_mask", lambda own: own),
-    "causal_mask": (canon, "causal_mask", causal),
+    "causal_mask": (canon, "causal_mask", adapt_causal_mask),
     "combine_masks": (canon, "combine", lambda own: own),
-    "scaled_dot_product_attention": (MultiHeadAttention, "attention", lambda own: staticmethod(attend(own))),
-    "written_by_heads": (MultiHeadAttention, "look", added),
-    "teacher_forcing": (batches, "make_batch", batched),
+    "scaled_dot_product_attention": (MultiHeadAttention, "attention", adapt_attention),
+    "written_by_heads": (MultiHeadAttention, "look", adapt_head_outputs),
+    "teacher_forcing": (batches, "make_batch", adapt_make_batch),
     "label_smoothing": (training, "label_smoothed_loss", lambda own: own),
     "warmup": (settings, "warmup_inverse_sqrt", lambda own: own),
 }
@@ -188,7 +188,7 @@ def installed(translator: nn.Module, task: Task, own: Any) -> Iterator[None]:
         config = translator.config
         replace(translator, kind, lambda part: wrapper(own(*arguments(part, config)), part, task.roles))
     elif task.name == "sinusoidal":
-        for part in inside(translator):
+        for part in computing_modules(translator):
             if isinstance(part, SinusoidalEncoding):
                 part.table = own(*part.table.shape).to(part.table.dtype)
     if task.name not in FUNCTIONS:
@@ -201,21 +201,21 @@ def installed(translator: nn.Module, task: Task, own: Any) -> Iterator[None]:
 
 def replace(root: nn.Module, kind: Any, make: Callable[[nn.Module], nn.Module]) -> None:
     """Replace each part of a kind, or of several kinds, by what `make` makes of it."""
-    for part in list(inside(root)):
+    for part in list(computing_modules(root)):
         for name, child in part.named_children():
             if isinstance(child, kind):
                 setattr(part, name, make(child))
 
 
-def inside(root: nn.Module) -> Iterator[nn.Module]:
+def computing_modules(root: nn.Module) -> Iterator[nn.Module]:
     """All modules that compute; in place of an `Own` module, the learner's module and its parts."""
-    [root] = root.theirs if isinstance(root, Own) else [root]
+    [root] = root.wrapped if isinstance(root, Own) else [root]
     yield root
     for part in root.children():
-        yield from inside(part)
+        yield from computing_modules(part)
 
 
-def kept(own: Callable) -> Callable:
+def cached(own: Callable) -> Callable:
     """Attention that continues from the keys and values that the answer returned at earlier positions."""
     past: list[Tensor] = []
 

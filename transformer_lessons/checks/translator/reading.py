@@ -13,21 +13,21 @@ from torch import Tensor, nn
 from transformer_lessons import decoding
 from transformer_lessons.attention import MultiHeadAttention
 from transformer_lessons.checks.definitions import Task
-from transformer_lessons.checks.translator.own_parts import CLASSES, FUNCTIONS, TRAINING, installed, kept
+from transformer_lessons.checks.translator.own_parts import CLASSES, FUNCTIONS, TRAINING, cached, installed
 from transformer_lessons.data import number_words
 from transformer_lessons.data.vocabulary import Vocabulary, pad
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer.checkpoints import PRETRAINED, load_model
 
-__all__ = ["PARTS", "Said", "aloud", "looks", "part", "read_aloud", "tell"]
+__all__ = ["PARTS", "Comparison", "as_text", "attention_html", "compare", "greedy_uncached", "require_part"]
 
 # Of several lengths, since padding matters; two of them reveal every common slip, even a lost √d_k.
 NUMBERS = (7, 421, 94_790, 200_201, 777_777)
 LENGTH = 24  # tokens
-SHOWN = 12  # the most words shown, as an answer may not end
+MOST_WORDS = 12  # the most words shown, as an answer may not end
 
 
-class Said(NamedTuple):
+class Comparison(NamedTuple):
     """What the translator says for one number with the learner's part, and `before` with the package's."""
 
     number: int
@@ -36,7 +36,7 @@ class Said(NamedTuple):
 
 
 @torch.no_grad()
-def aloud(translator: nn.Module, src: Tensor) -> Tensor:
+def greedy_uncached(translator: nn.Module, src: Tensor) -> Tensor:
     """Greedy decoding without a cache, so that parts are called as in training."""
     config = translator.config
     tokens = src.new_full((len(src), 1), config.bos_id)
@@ -48,38 +48,38 @@ def aloud(translator: nn.Module, src: Tensor) -> Tensor:
     return tokens[:, 1:]
 
 
-def drawn(cut: Callable[[Tensor], Tensor], translator: Transformer, src: Tensor) -> Tensor:
+def sample(cut: Callable[[Tensor], Tensor], translator: Transformer, src: Tensor) -> Tensor:
     """Tokens sampled from the probabilities that the answer leaves."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return decoding.generate(translator, src, lambda x: cut(x).multinomial(1)[:, 0], LENGTH)
 
 
-def keeping(own: Callable, translator: Transformer, src: Tensor) -> Tensor:
+def greedy_cached(own: Callable, translator: Transformer, src: Tensor) -> Tensor:
     """Greedy decoding with a cache, with the answer in place of the decoder's self-attention."""
     for layer in translator.decoder_layers:
-        layer.self_attention.attention = kept(own)
+        layer.self_attention.attention = cached(own)
     return decoding.greedy(translator, src, max_length=LENGTH)
 
 
 # Tasks about decoding, and how a translator decodes with an answer to each.
-SPEAKERS: dict[str, Callable[[Any, Transformer, Tensor], Tensor]] = {
+DECODERS: dict[str, Callable[[Any, Transformer, Tensor], Tensor]] = {
     "greedy": lambda own, translator, src: own(translator, src, max_length=LENGTH),
     "beam": lambda own, translator, src: own(
         translator, src, beam_size=4, length_penalty=0.6, max_length=LENGTH
     ),
-    "top_k": lambda own, *given: drawn(partial(own, k=3), *given),
-    "nucleus": lambda own, *given: drawn(partial(own, p=0.9), *given),
-    "cached_attention_step": keeping,
+    "top_k": lambda own, *given: sample(partial(own, k=3), *given),
+    "nucleus": lambda own, *given: sample(partial(own, p=0.9), *given),
+    "cached_attention_step": greedy_cached,
 }
 FORWARD = (*CLASSES, *FUNCTIONS, "sinusoidal")
-PARTS = [part for part in dict.fromkeys([*FORWARD, *SPEAKERS]) if part not in TRAINING]
+PARTS = [part for part in dict.fromkeys([*FORWARD, *DECODERS]) if part not in TRAINING]
 # What an answer is compared with, if it is not greedy decoding.
-BEFORE = {"beam": partial(decoding.beam, max_length=LENGTH)}
+REFERENCE_DECODERS = {"beam": partial(decoding.beam, max_length=LENGTH)}
 # Tasks that change where attention looks, and which attention of the decoder's last layer is shown.
 SELF, CROSS = -2, -1
-LOOKS = {"causal_mask": SELF, "combine_masks": CROSS, "padding_mask": CROSS}
-LOOKS |= {"scaled_dot_product_attention": CROSS}
+SHOWN_ATTENTION = {"causal_mask": SELF, "combine_masks": CROSS, "padding_mask": CROSS}
+SHOWN_ATTENTION |= {"scaled_dot_product_attention": CROSS}
 
 
 @cache
@@ -101,7 +101,7 @@ def words_of(ids: Tensor) -> list[list[str]]:
     return [trained()[2].decode(row) for row in ids.tolist()]
 
 
-def part(task: Task) -> Task:
+def require_part(task: Task) -> Task:
     """The task itself, if the translator has such a part.
 
     Raises:
@@ -114,45 +114,45 @@ def part(task: Task) -> Task:
     return task
 
 
-def read_aloud(task: Task, own: Any) -> list[Said]:
+def compare(task: Task, own: Any) -> list[Comparison]:
     """What the translator says for five numbers with a learner's part; raises the part's errors."""
     translator = copy.deepcopy(trained()[0])
     with installed(translator, task, own):
-        said = heard(task.name, own, translator)
-    before = said_before(BEFORE.get(task.name, aloud))
-    return [Said(*one) for one in zip(NUMBERS, said, before, strict=True)]
+        words = decoded_words(task.name, own, translator)
+    before = reference_words(REFERENCE_DECODERS.get(task.name, greedy_uncached))
+    return [Comparison(*one) for one in zip(NUMBERS, words, before, strict=True)]
 
 
 @cache
-def said_before(speak: Callable[[Transformer, Tensor], Tensor]) -> list[list[str]]:
+def reference_words(decode: Callable[[Transformer, Tensor], Tensor]) -> list[list[str]]:
     """What the translator says for the five numbers with the package's parts."""
-    return words_of(speak(trained()[0], ids_of(NUMBERS)))
+    return words_of(decode(trained()[0], ids_of(NUMBERS)))
 
 
-def heard(name: str, own: Any, translator: nn.Module) -> list[list[str]]:
+def decoded_words(name: str, own: Any, translator: nn.Module) -> list[list[str]]:
     """What a translator says for the five numbers, decoded by the answer if the task is about decoding."""
-    speak = SPEAKERS.get(name, lambda own, *given: aloud(*given))
-    return words_of(speak(own, translator, ids_of(NUMBERS)))
+    decode = DECODERS.get(name, lambda own, *given: greedy_uncached(*given))
+    return words_of(decode(own, translator, ids_of(NUMBERS)))
 
 
-def tell(task: Task, said: Sequence[Said]) -> str:
+def as_text(task: Task, comparisons: Sequence[Comparison]) -> str:
     """The lines to print: what is said and, below it, what was said before if that differs."""
     lines = [f"The trained translator, with your {task.public_name}:", ""]
-    for number, own, before in said:
-        lines.append(f"{number:>9,}  {shown(own)}")
+    for number, own, before in comparisons:
+        lines.append(f"{number:>9,}  {join_words(own)}")
         if own != before:
-            lines.append(f"{'before':>9}  {shown(before)}")
-    same = sum(one.own == one.before for one in said)
-    return "\n".join([*lines, "", f"{same} of {len(said)} as before."])
+            lines.append(f"{'before':>9}  {join_words(before)}")
+    same = sum(one.own == one.before for one in comparisons)
+    return "\n".join([*lines, "", f"{same} of {len(comparisons)} as before."])
 
 
-def shown(words: Sequence[str]) -> str:
+def join_words(words: Sequence[str]) -> str:
     """The first words, joined."""
-    return " ".join(words[:SHOWN]) + " …" * (len(words) > SHOWN) or "(nothing)"
+    return " ".join(words[:MOST_WORDS]) + " …" * (len(words) > MOST_WORDS) or "(nothing)"
 
 
 @torch.no_grad()
-def look(translator: nn.Module, src: Tensor, tgt: Tensor, which: int) -> Tensor | None:
+def attention_weights(translator: nn.Module, src: Tensor, tgt: Tensor, which: int) -> Tensor | None:
     """The weights (queries, keys) of one attention, a mean over heads; None if they are not returned."""
     attention, kept_weights = MultiHeadAttention.attention, []
 
@@ -167,19 +167,19 @@ def look(translator: nn.Module, src: Tensor, tgt: Tensor, which: int) -> Tensor 
     return None if weights is None else weights[0].mean(dim=0)
 
 
-def looks(task: Task, own: Any) -> str:
+def attention_html(task: Task, own: Any) -> str:
     """HTML maps: where the decoder looks as it says 421, beside a longer number, with the part and before."""
-    which, (_, source, target) = LOOKS[task.name], trained()
+    which, (_, source, target) = SHOWN_ATTENTION[task.name], trained()
     src = ids_of((421, 777_777))
-    said = ["<bos>", *number_words.german_tokens(421)]
-    words = [source.tokens[i] for i in src[0].tolist()] if which == CROSS else said
-    tgt = torch.tensor([[target.tokens.index(word) for word in said]]).expand(2, -1)
+    output = ["<bos>", *number_words.german_tokens(421)]
+    words = [source.tokens[i] for i in src[0].tolist()] if which == CROSS else output
+    tgt = torch.tensor([[target.tokens.index(word) for word in output]]).expand(2, -1)
     translator = copy.deepcopy(trained()[0])
-    before = look(translator, src, tgt, which)
+    before = attention_weights(translator, src, tgt, which)
     with installed(translator, task, own):
-        now = look(translator, src, tgt, which)
+        now = attention_weights(translator, src, tgt, which)
     maps = {f"your {task.public_name}": now, "before": before}
-    tables = [table(title, said, words, one) for title, one in maps.items() if one is not None]
+    tables = [table(title, output, words, one) for title, one in maps.items() if one is not None]
     where = "the source" if which == CROSS else "what it has said"
     gap = '<div style="display:flex;flex-wrap:wrap;gap:1.5em">'
     return f"<p>Where the decoder's last layer looks in {where}:</p>{gap}{''.join(tables)}</div>"
