@@ -21,7 +21,7 @@ def adam_step(parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.9
     return parameter - rate * mean / (square.sqrt() + eps), first, second
 
 
-def moved(step: int, eps: float = 0.0, start: Any = 0.0) -> Callable[[list], Tensor]:
+def relative_change(step: int, eps: float = 0.0, start: Any = 0.0) -> Callable[[list], Tensor]:
     """A view of the parameter's change as a multiple of what the returned moments imply: 1 if right."""
 
     def view(value: list) -> Tensor:
@@ -33,11 +33,11 @@ def moved(step: int, eps: float = 0.0, start: Any = 0.0) -> Callable[[list], Ten
 
 
 def size(step: int) -> Callable[[list], Tensor]:
-    """The view `moved` without its sign."""
-    return lambda value: moved(step)(value).abs()
+    """The view `relative_change` without its sign."""
+    return lambda value: relative_change(step)(value).abs()
 
 
-def different(value: list) -> list[int]:
+def count_distinct(value: list) -> list[int]:
     """The number of different entries in each result; 1 if an answer ignores its arguments."""
     return [part.unique().numel() for part in value]
 
@@ -68,9 +68,9 @@ def averages(draw: Draw) -> list[Call]:
 
 def update(draw: Draw) -> list[Call]:
     """Late steps, where the correction is 1; the last, from nonzero numbers, would also show clipping."""
-    calls = [call(at_zero(draw, *shape), LATE, moved(LATE)) for shape in ((3,), (2, 3), ())]
+    calls = [call(at_zero(draw, *shape), LATE, relative_change(LATE)) for shape in ((3,), (2, 3), ())]
     start, gradient, *old = state(draw, 3)
-    return [*calls, call((start, 100 + gradient, *old), LATE, moved(LATE, start=start))]
+    return [*calls, call((start, 100 + gradient, *old), LATE, relative_change(LATE, start=start))]
 
 
 def correction(draw: Draw) -> list[Call]:
@@ -82,7 +82,7 @@ def correction(draw: Draw) -> list[Call]:
 def epsilon(draw: Draw) -> list[Call]:
     """A large ε, late and early; then zero moments and a zero gradient, which must not give 0/0."""
     nothing = (draw.normal(3), *[torch.zeros(3)] * 3)
-    calls = [call(at_zero(draw, 3), step, moved(step, 0.3), eps=0.3) for step in (LATE, 2)]
+    calls = [call(at_zero(draw, 3), step, relative_change(step, 0.3), eps=0.3) for step in (LATE, 2)]
     return [*calls, call(nothing, 1, lambda value: value[0])]
 
 
@@ -112,6 +112,6 @@ TASK = Task(
         "correction": (correction, small()),
         "epsilon": (epsilon, small(eps=1.0)),
         "defaults": (defaults, small(betas=(), least=1e-9)),
-        "kept": (lambda draw: [call(state(draw, 3), 2, different, edits=True)], small(edits=True)),
+        "kept": (lambda draw: [call(state(draw, 3), 2, count_distinct, edits=True)], small(edits=True)),
     },
 )

@@ -57,13 +57,13 @@ def tried_on(*kinds: str) -> list[Call]:
     """A call of the test on each of these; None counts as False, an opaque reply as itself."""
     shown = {kind: f"checks.specimens.attention({kind!r})" for kind in kinds}
     given = [Given("attention", [kind], shown[kind]) for kind in kinds]
-    return [Call((one,), view=lambda said: said if is_opaque(said) else bool(said)) for one in given]
+    return [Call((one,), view=lambda reply: reply if is_opaque(reply) else bool(reply)) for one in given]
 
 
-SHOWN = {"right": tried_on(*RIGHT)} | {name: tried_on(*kinds, "reference") for name, kinds in WRONG.items()}
+PROBES = {"right": tried_on(*RIGHT)} | {name: tried_on(*kinds, "reference") for name, kinds in WRONG.items()}
 
 TASK = Task(
     name="attention_test",
     solution=[is_right],
-    probes={name: (calls, calls) for name, calls in SHOWN.items()},
+    probes={name: (calls, calls) for name, calls in PROBES.items()},
 )

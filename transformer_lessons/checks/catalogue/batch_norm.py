@@ -47,7 +47,7 @@ def call(
     return Call((x,), init=(x.size(-1),), state=state, training=training, options=dict(options), **more)
 
 
-def kept(state: dict[str, Tensor]) -> dict[str, Tensor]:
+def buffers(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """The running statistics, under any names that contain `mean` and `var`."""
     return {
         name: next(tensor for own, tensor in state.items() if name[8:] in own and "track" not in own)
@@ -55,11 +55,11 @@ def kept(state: dict[str, Tensor]) -> dict[str, Tensor]:
     }
 
 
-def left(*earlier: tuple, training: bool = True, **more: Any) -> Call:
+def track(*earlier: tuple, training: bool = True, **more: Any) -> Call:
     """The running statistics after these calls."""
     width = earlier[0][0].size(-1)
     more = {"state": new(width)} | more
-    return Call((), init=(width,), training=training, method="state", earlier=earlier, view=kept, **more)
+    return Call((), init=(width,), training=training, method="state", earlier=earlier, view=buffers, **more)
 
 
 def statistics(draw: Draw) -> list[Call]:
@@ -79,7 +79,7 @@ def small_entries(draw: Draw) -> list[Call]:
 def running(draw: Draw) -> list[Call]:
     """The running statistics after one batch, and after two with another momentum."""
     rows, first, second = (10 * draw.normal(*shape, 5) for shape in ((7,), (2, 3), (4, 3)))
-    return [left((rows,)), left((first,), (second,), state=trained(draw, 5), options={"momentum": 0.25})]
+    return [track((rows,)), track((first,), (second,), state=trained(draw, 5), options={"momentum": 0.25})]
 
 
 def evaluation(draw: Draw) -> list[Call]:
@@ -87,7 +87,7 @@ def evaluation(draw: Draw) -> list[Call]:
     x, state = 10 * draw.normal(2, 3, 5), trained(draw, 5)
     calls = [call(x, training=False, state=state), call(x[:1, :1], training=False, state=state)]
     untrained = Call((10 * draw.normal(2, 3, 5),), init=(5,))
-    return [*calls, untrained, left((x,), training=False, state=state)]
+    return [*calls, untrained, track((x,), training=False, state=state)]
 
 
 def small(**more: Any) -> Iterator[Call]:
@@ -98,17 +98,17 @@ def small(**more: Any) -> Iterator[Call]:
 def small_running() -> Iterator[Call]:
     """The running statistics after one batch, then with another momentum, after two, and of two features."""
     batches = [torch.tensor(rows) for rows in ROWS[:3]]
-    yield from (left((x,), state=None) for x in batches)
-    yield from (left((x,), state=None, options={"momentum": 0.5}) for x in batches)
-    yield left((batches[0],), (batches[1],), state=None)
-    yield from (left((torch.tensor(rows),), state=None) for rows in PAIRS)
+    yield from (track((x,), state=None) for x in batches)
+    yield from (track((x,), state=None, options={"momentum": 0.5}) for x in batches)
+    yield track((batches[0],), (batches[1],), state=None)
+    yield from (track((torch.tensor(rows),), state=None) for rows in PAIRS)
 
 
 def small_evaluation() -> Iterator[Call]:
     """A new layer, whose running mean is 0 and variance 1; last, its statistics after a batch."""
     for rows in ROWS[:3]:
         yield Call((torch.tensor(rows),), init=(1,))
-    yield left((torch.tensor(ROWS[0]),), training=False, state=None)
+    yield track((torch.tensor(ROWS[0]),), training=False, state=None)
 
 
 TASK = Task(

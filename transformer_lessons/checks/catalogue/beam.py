@@ -17,7 +17,7 @@ FAR = {1: {2: 0.55, 3: 0.45}, 3: {4: 1.0}, 4: {5: 1.0}, 5: {6: 1.0}, 6: {2: 1.0}
 LENGTHS = {1: {2: 0.4, 3: 0.6}, 3: {4: 0.9, 2: 0.1}, 4: {5: 0.9, 2: 0.1}, 5: {2: 0.7, 6: 0.3}, 6: {2: 1.0}}
 
 
-def chance(seed: int) -> dict:
+def draw_table(seed: int) -> dict:
     """A random table: two or three tokens may follow each token, often including the end mark."""
     random, rows = Random(seed), {}
     for before in (1, 3, 4, 5, 6):
@@ -70,17 +70,17 @@ def call(*tables: dict, size: int, alpha: float = 0.0, rows: tuple = (0,), max_l
 # Random tables chosen so that known mistakes show: seed, beam_size, α, max_length. With α = 3, a softmax of a
 # softmax does not hide other mistakes.
 TELLING = (0, 3, 2, 5), (11, 2, 1, 5), (11, 3, 1, 5), (15, 2, 1, 3), (12, 2, 2, 3), (231, 2, 2, 5)
-FOUND = *TELLING, (243, 2, 2, 3), (4, 2, 3, 5), (106, 3, 3, 4), (37, 2, 0.6, 5)
-FOUND += tuple((n, 2 + n % 2, 0.5 + n % 3, 4 + n % 2) for n in range(12))
-UNPUNISHED = ((0, 2, 0, 5), (36, 2, 0, 5), (0, 3, 0, 3), *((n, 2 + n % 2, 0, 4 + n % 2) for n in range(12)))
+ALPHAS = *TELLING, (243, 2, 2, 3), (4, 2, 3, 5), (106, 3, 3, 4), (37, 2, 0.6, 5)
+ALPHAS += tuple((n, 2 + n % 2, 0.5 + n % 3, 4 + n % 2) for n in range(12))
+ALPHA_0 = ((0, 2, 0, 5), (36, 2, 0, 5), (0, 3, 0, 3), *((n, 2 + n % 2, 0, 4 + n % 2) for n in range(12)))
 
 GREEDY = [call(SHORT, size=1), call(TRAP, size=1), call(*TINY, size=1, rows=(0, 1)), call(LONG, size=1)]
 SEVERAL = [call(TRAP, size=2), call(LENGTHS, size=2), call(BOTH, size=2), call(ENDLESS, size=2, max_length=4)]
-SEVERAL += [call(chance(n), size=size, alpha=alpha, max_length=most) for n, size, alpha, most in UNPUNISHED]
+SEVERAL += [call(draw_table(n), size=size, alpha=alpha, max_length=most) for n, size, alpha, most in ALPHA_0]
 SEVERAL += [call(TRAP, LONG, size=2, rows=(1, 0))]
 PENALTY = [call(LENGTHS, size=2, alpha=alpha) for alpha in (1.0, 2.0, 0.6)]
 PENALTY += [call(FAR, size=2, alpha=1.0, max_length=6)]
-PENALTY += [call(chance(n), size=size, alpha=alpha, max_length=most) for n, size, alpha, most in FOUND]
+PENALTY += [call(draw_table(n), size=size, alpha=alpha, max_length=most) for n, size, alpha, most in ALPHAS]
 WIDE = [call(TRAP, size=9, max_length=3), call(LENGTHS, size=20)]
 
 TASK = Task(

@@ -38,12 +38,12 @@ def call(*pairs: tuple[str, list[str]]) -> Call:
     return Call(([list(one) for one, _ in pairs], [[list(one) for one in several] for _, several in pairs]))
 
 
-def twins(one: list, other: list) -> Call:
+def compare(one: list, other: list) -> Call:
     """A call that shows whether two corpora score the same."""
     return replace(call(*one), same_as=call(*other).args)
 
 
-def told(pairs: list[Call]) -> list[Call]:
+def first_scores(pairs: list[Call]) -> list[Call]:
     """Calls that show what the first corpus of each pair scores."""
     return [replace(pair, same_as=None) for pair in pairs]
 
@@ -75,27 +75,27 @@ PERFECT, ONE, OTHER = ("abcdefg", ["abcdefg"]), ("xab", ["yab"]), ("cdw", ["cdv"
 TWO_PARTS = [("abcd0efgh12", ["abcd3efgh45"]), ("ijklmno", ["rstuvwx"])]
 A_PART_EACH = [("abcd0123456", ["abcd789ijkl"]), ("efghijk", ["efghlmn"])]
 ADDED = [
-    twins(TWO_PARTS, A_PART_EACH),
-    twins([ONE, OTHER, PERFECT], [OTHER, ONE, PERFECT]),  # if sentences were joined, abcd would match
-    twins([PERFECT, ("abxy", ["abzz"])], [PERFECT]),
+    compare(TWO_PARTS, A_PART_EACH),
+    compare([ONE, OTHER, PERFECT], [OTHER, ONE, PERFECT]),  # if sentences were joined, abcd would match
+    compare([PERFECT, ("abxy", ["abzz"])], [PERFECT]),
 ]
 AS_OFTEN = [
-    twins([("aaaabcd", ["aabcdef"])], [("xyaabcd", ["aabcdef"])]),
-    twins([("abcdabcd", ["abcdefgh"])], [("abcdxyzw", ["abcdefgh"])]),
-    twins([("aaaabcd", ["aabcdef"])], [("xaaabcd", ["aaabcdf"])]),
+    compare([("aaaabcd", ["aabcdef"])], [("xyaabcd", ["aabcdef"])]),
+    compare([("abcdabcd", ["abcdefgh"])], [("abcdxyzw", ["abcdefgh"])]),
+    compare([("aaaabcd", ["aabcdef"])], [("xaaabcd", ["aaabcdf"])]),
 ]
 OF_ALL = [
-    twins([("abcdef", ["abcdxx", "yyyyef"])], [("abcdef", ["efabcd"])]),
-    twins([("abcdab", ["abcdxx", "abcdyz"])], [("abcdab", ["abcdxx"])]),
-    twins([("abcdxy", ["zzzzzz", "abcdef"])], [("abcdxy", ["abcdef"])]),
-    twins([("abcdef", ["abcdxx", "yyyyef"])], [("abcdef", ["abcdxx"])]),
+    compare([("abcdef", ["abcdxx", "yyyyef"])], [("abcdef", ["efabcd"])]),
+    compare([("abcdab", ["abcdxx", "abcdyz"])], [("abcdab", ["abcdxx"])]),
+    compare([("abcdxy", ["zzzzzz", "abcdef"])], [("abcdxy", ["abcdef"])]),
+    compare([("abcdef", ["abcdxx", "yyyyef"])], [("abcdef", ["abcdxx"])]),
 ]
 LENGTHS = [
-    twins([("abcde", ["abcdefgh", "abcdef", "abc"])], [("abcde", ["abcdef"])]),
-    twins([("abcdef", ["abcd", "abcdefgh"])], [("abcdef", ["abcdef"])]),
-    twins([("abcdef", ["abcdefgh", "abcd"])], [("abcdef", ["abcdef"])]),
-    twins([("abcde", ["abcdefg", "abcdefghijk"])], [("abcde", ["abcdefg"])]),
-    twins([("abcdef", ["abcdxx"])], [("abcdef", ["abcdef"])]),
+    compare([("abcde", ["abcdefgh", "abcdef", "abc"])], [("abcde", ["abcdef"])]),
+    compare([("abcdef", ["abcd", "abcdefgh"])], [("abcdef", ["abcdef"])]),
+    compare([("abcdef", ["abcdefgh", "abcd"])], [("abcdef", ["abcdef"])]),
+    compare([("abcde", ["abcdefg", "abcdefghijk"])], [("abcde", ["abcdefg"])]),
+    compare([("abcdef", ["abcdxx"])], [("abcdef", ["abcdef"])]),
 ]
 
 TASK = Task(
@@ -104,10 +104,10 @@ TASK = Task(
     probes={
         "precision": (one_by_one, ALONE),
         "corpus": (ADDED, CORPUS),
-        "clipping": (AS_OFTEN, told(AS_OFTEN)),
+        "clipping": (AS_OFTEN, first_scores(AS_OFTEN)),
         "brevity": (BREVITY, BREVITY),
-        "several": (OF_ALL, told(OF_ALL)),
-        "closest": (LENGTHS, told(LENGTHS)),
-        "nothing": ([*NOTHING, twins([PERFECT], [("abcd", ["abce"])])], NOTHING),
+        "several": (OF_ALL, first_scores(OF_ALL)),
+        "closest": (LENGTHS, first_scores(LENGTHS)),
+        "nothing": ([*NOTHING, compare([PERFECT], [("abcd", ["abce"])])], NOTHING),
     },
 )

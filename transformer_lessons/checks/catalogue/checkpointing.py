@@ -8,7 +8,7 @@ from torch import Tensor
 __all__ = ["checkpoint"]
 
 
-class _Again(torch.autograd.Function):
+class _Recompute(torch.autograd.Function):
     @staticmethod
     def forward(ctx, function, *tensors):
         ctx.function = function
@@ -35,4 +35,4 @@ class _Again(torch.autograd.Function):
 
 def checkpoint(function: Callable, *tensors: Tensor, use_reentrant: bool = False) -> Tensor:
     """A short `torch.utils.checkpoint.checkpoint`: keeps only the tensors and calls the function twice."""
-    return _Again.apply(function, *tensors)
+    return _Recompute.apply(function, *tensors)

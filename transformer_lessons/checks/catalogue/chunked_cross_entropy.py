@@ -59,14 +59,14 @@ def is_finite(value: Tensor) -> bool:
     return bool(value.isfinite().all())
 
 
-def counted(chunk: int, **columns: int) -> Call:
+def memory_call(chunk: int, **columns: int) -> Call:
     """A call with 53 tokens and 101 classes; the limits are given in columns of 53 logits."""
     enough = {kind: 53 * 4 * number for kind, number in columns.items()}
     return Call((torch.ones(53, 2), torch.ones(101, 2), torch.full((53,), 7), chunk, 0), limits=enough)
 
 
-SAVED = [counted(13, saved=36)]
-PEAK = [counted(13, largest=13, peak=90)]
+SAVED = [memory_call(13, saved=36)]
+PEAK = [memory_call(13, largest=13, peak=90)]
 
 
 def small(targets: list[int], *chunks: int, pad_id: int = 0, far: float = 1.0) -> Iterator[Call]:

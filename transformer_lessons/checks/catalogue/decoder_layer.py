@@ -1,7 +1,7 @@
 """The decoder layer. Without masks its wiring is seen; a single target position hides causality."""
 
 from transformer_lessons.checks.catalogue import layer
-from transformer_lessons.checks.catalogue.layer import BOTH, FIRST, MEMORY, one_target, two
+from transformer_lessons.checks.catalogue.layer import BOTH, FIRST, MEMORY, decoder, one_target
 from transformer_lessons.checks.definitions import Task
 from transformer_lessons.layers import AddAndNorm, DecoderLayer
 
@@ -10,14 +10,14 @@ TASK = Task(
     solution=[AddAndNorm, DecoderLayer],
     planted=("causal_unless_masked", "cross_is_self_attention", "dropout_after_norm", "added_to_the_norm"),
     probes={
-        "wiring": (lambda draw: [two(draw, 1), two(draw, 1), layer.sees_all(draw)], one_target()),
+        "wiring": (lambda draw: [decoder(draw, 1), decoder(draw, 1), layer.sees_all(draw)], one_target()),
         "causal": (layer.causal, layer.small_causal(MEMORY, **BOTH)),
         "source_mask": (
             layer.source,
             [*one_target(FIRST, layer.SECOND), *map(layer.masks_both, one_target(FIRST))],
         ),
         "pre_norm": (
-            lambda draw: [two(draw, 1, sources=number, norm_first=True) for number in (1, 4)],
+            lambda draw: [decoder(draw, 1, sources=number, norm_first=True) for number in (1, 4)],
             layer.small(MEMORY, norm_first=True, **BOTH),
         ),
         "dropout": (layer.dropout((16, 1), (16, 1), **BOTH), layer.small_training(MEMORY, **BOTH)),

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from transformer_lessons.attention import scaled_dot_product_attention
-from transformer_lessons.checks.catalogue.layer import VALUES, drawn, shapes, simple
+from transformer_lessons.checks.catalogue.layer import VALUES, draw_weights, shapes, simple
 from transformer_lessons.checks.definitions import Call, Draw, Given, Task
 from transformer_lessons.masks import causal_mask
 
@@ -51,7 +51,7 @@ def call(draw: Draw, *, new: int = 1, earlier: int = 3, mask: Tensor | None = No
     """A call with two sentences, two heads of width 3 and four source positions."""
     past, memory = ([draw.normal(2, 2, n, 3) for _ in range(2)] for n in (earlier, 4))
     masks = () if mask is None else (mask,)
-    return Call((drawn(draw, SIZES), 2, draw.normal(2, new, 6), *past, *memory, *masks))
+    return Call((draw_weights(draw, SIZES), 2, draw.normal(2, new, 6), *past, *memory, *masks))
 
 
 def later(draw: Draw) -> list[Call]:

@@ -49,13 +49,13 @@ def call(*tables: dict, rows: tuple[int, ...] = (0,), max_length: int = 5, **opt
     return Call((model(*tables, **options), src), {"max_length": max_length})
 
 
-def in_mode(training: bool) -> Call:
+def call_in_mode(training: bool) -> Call:
     """A call of a model in training or evaluation mode: its tokens, and the mode it is left in."""
     args = model(SHORT, training=training), torch.tensor([[3, 4]])
-    return Call(args, {"max_length": 5}, weights_after=(0,), view=left_in)
+    return Call(args, {"max_length": 5}, weights_after=(0,), view=tokens_and_mode)
 
 
-def left_in(value: list) -> dict:
+def tokens_and_mode(value: list) -> dict:
     """The tokens, and the model's mode afterwards."""
     tokens, state = value
     return {"tokens": tokens, "the model, afterwards, in training mode": bool(state["is_training"])}
@@ -76,7 +76,7 @@ LENGTHS = [
     call(ENDLESS, max_length=8),
 ]
 IDS = [call(*RENAMED, rows=(0, 1), **OTHER), call(RENAMED[0], **OTHER)]
-MODES = [in_mode(training) for training in (True, False)]
+MODES = [call_in_mode(training) for training in (True, False)]
 
 TASK = Task(
     name="greedy",

@@ -26,16 +26,16 @@ def influence(model, x):
 def call(pattern: Tensor, weight: Tensor, x: Tensor, **options: Any) -> Call:
     """A call on a model y = tanh(pattern · x · weightᵀ), or on another kind of `specimens.mixer`."""
     known = {"dropout": 0.0, "training": False, "kind": "plain", **options}
-    said = "".join(f", {name}={value!r}" for name, value in options.items())
+    text = "".join(f", {name}={value!r}" for name, value in options.items())
     is_tiny = bool(pattern.abs().max() <= 10 * FAINT)
     entries = f"{FAINT} * {literal(pattern / FAINT)}" if is_tiny else literal(pattern)
-    shown = f"checks.specimens.mixer({entries}, {literal(weight)}{said})  # y = tanh(pattern x weightᵀ)"
+    shown = f"checks.specimens.mixer({entries}, {literal(weight)}{text})  # y = tanh(pattern x weightᵀ)"
     model = Given("mixer", [pattern, weight, *known.values()], shown)
-    seen = {"weights_after": (0,), "view": left} if known["dropout"] else {"view": Tensor.bool}
+    seen = {"weights_after": (0,), "view": map_and_state} if known["dropout"] else {"view": Tensor.bool}
     return Call((model, x), **seen)
 
 
-def left(value: list) -> dict[str, Any]:
+def map_and_state(value: list) -> dict[str, Any]:
     """The map as booleans, and the state in which the model was left."""
     found, state = value
     training, touched, trainable = state["_extra_state"].tolist()
@@ -53,7 +53,7 @@ def large(draw: Draw, *shape: int) -> Tensor:
     return torch.where(x >= 0, 0.1 + x.abs() / 2, -0.1 - x.abs() / 2)
 
 
-def some(draw: Draw) -> Tensor:
+def random_pattern(draw: Draw) -> Tensor:
     """An asymmetric pattern with zeros in it, on the diagonal too."""
     kept = draw.normal(5, 5) < 0.3
     kept[0, -1], kept[-1, 0], kept[1, 1] = True, False, False
@@ -63,7 +63,7 @@ def some(draw: Draw) -> Tensor:
 def values(draw: Draw) -> list[Call]:
     """A causal model, a general one, and one with negative slopes only; outputs are as wide as inputs."""
     weight, x = large(draw, 3, 3).abs(), large(draw, 5, 3)
-    patterns = large(draw, 5, 5).abs().tril(), some(draw), -some(draw)
+    patterns = large(draw, 5, 5).abs().tril(), random_pattern(draw), -random_pattern(draw)
     return [replace(call(pattern, weight, x), view=None) for pattern in patterns]
 
 
@@ -71,10 +71,10 @@ def outputs(draw: Draw) -> list[Call]:
     """Outputs whose first number, last, all but the last, or all are 0; and gradients that cancel."""
     weight, x, number = large(draw, 3, 4).abs(), large(draw, 5, 4), torch.arange(3)[:, None]
     return [
-        *(call(some(draw), weight * seen, x) for seen in (number != 0, number != 2)),
-        call(some(draw), large(draw, 5, 4).abs() * (torch.arange(5)[:, None] == 4), x),
-        call(some(draw), weight, torch.zeros(5, 4)),
-        call(some(draw), weight[:1], x, kind="mirrored"),
+        *(call(random_pattern(draw), weight * seen, x) for seen in (number != 0, number != 2)),
+        call(random_pattern(draw), large(draw, 5, 4).abs() * (torch.arange(5)[:, None] == 4), x),
+        call(random_pattern(draw), weight, torch.zeros(5, 4)),
+        call(random_pattern(draw), weight[:1], x, kind="mirrored"),
     ]
 
 
@@ -82,24 +82,24 @@ def inputs(draw: Draw) -> list[Call]:
     """Gradients whose only nonzero entries, the first or last two, cancel; and with one nonzero entry."""
     column = large(draw, 4, 1).abs()
     both, one = (column * torch.tensor([1.0, second, 0.0, 0.0]) for second in (-1.0, 0.0))
-    return [call(some(draw), weight, large(draw, 5, 4)) for weight in (both, both.flip(1), one)]
+    return [call(random_pattern(draw), weight, large(draw, 5, 4)) for weight in (both, both.flip(1), one)]
 
 
-def faint(draw: Draw) -> list[Call]:
+def tiny_influences(draw: Draw) -> list[Call]:
     """Influences of about a billionth: all of them, or all but those of the first and last input."""
     weight, x, strong = large(draw, 3, 3).abs(), large(draw, 5, 3), torch.tensor([1, FAINT, FAINT, FAINT, 1])
-    return [call(size * some(draw), weight, x) for size in (FAINT, strong)]
+    return [call(size * random_pattern(draw), weight, x) for size in (FAINT, strong)]
 
 
-def deaf(draw: Draw) -> list[Call]:
+def independent(draw: Draw) -> list[Call]:
     """A model that replaces its input by zeros, and one that returns zeros."""
-    rest = some(draw), large(draw, 3, 3).abs(), large(draw, 5, 3)
+    rest = random_pattern(draw), large(draw, 3, 3).abs(), large(draw, 5, 3)
     return [call(*rest, kind=kind) for kind in ("deaf", "constant")]
 
 
 def model(draw: Draw) -> list[Call]:
     """A model with dropout of nearly everything, handed over in training and in evaluation mode."""
-    rest = some(draw), large(draw, 3, 3).abs(), large(draw, 5, 3)
+    rest = random_pattern(draw), large(draw, 3, 3).abs(), large(draw, 5, 3)
     return [call(*rest, dropout=NEARLY_ALL, training=on, kind="nested") for on in (True, False)]
 
 
@@ -123,8 +123,8 @@ TASK = Task(
         "values": (values, (replace(given, view=None) for given in (*small(ONE), CROSSED))),
         "outputs": (outputs, [*SOME, *small([[1.0], [2.0]], x=0.0), *small(ONE, kind="mirrored")]),
         "inputs": (inputs, small([[1.0, -1.0]], [[1.0, 0.0]])),
-        "faint": (faint, [*small(ONE, size=FAINT), MIXED]),
-        "deaf": (deaf, [*small(ONE, kind="deaf"), *small(ONE, kind="constant")]),
+        "faint": (tiny_influences, [*small(ONE, size=FAINT), MIXED]),
+        "deaf": (independent, [*small(ONE, kind="deaf"), *small(ONE, kind="constant")]),
         "model": (model, [shown for on in (True, False) for shown in small(ONE, training=on, **NESTED)]),
     },
 )

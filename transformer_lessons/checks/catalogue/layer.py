@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lessons.attention import MultiHeadAttention
-from transformer_lessons.checks.catalogue.residual import SEED, added, config, is_uneven, some
+from transformer_lessons.checks.catalogue.residual import SEED, added, config, describe_holes, is_uneven
 from transformer_lessons.checks.definitions import Call, Draw, Given, Task
 from transformer_lessons.feed_forward import FeedForward
 from transformer_lessons.layers import AddAndNorm
@@ -46,7 +46,7 @@ VALUES = (  # the value of the parameter p with the name n
     "torch.eye(*p.shape).roll(1, 0) * (1 + n.count('cross') + n.count('W_v')) if p.dim() > 1"
     " else torch.arange(1, len(p) + 1.) ** (n.count('e') - 1) * ('norm.w' in n or 'o.b' in n)"
 )
-SILENT = EACH + "torch.ones_like(p) * ('norm.w' in n)"
+ZERO_SUBLAYERS = EACH + "torch.ones_like(p) * ('norm.w' in n)"
 GIVES_ONES = EACH + (
     f"torch.eye(3) if 'W_2.w' in n else torch.ones_like(p) * n.endswith({('norm.weight', *ONES)})"
 )
@@ -62,12 +62,12 @@ def shapes(d_model: int, d_ff: int, *attentions: str) -> dict[str, tuple[int, ..
     return found | {f"{name}.{part}": (d_model,) for name in norms for part in ("weight", "bias")}
 
 
-def drawn(draw: Draw, sizes: dict[str, tuple[int, ...]]) -> dict[str, Tensor]:
+def draw_weights(draw: Draw, sizes: dict[str, tuple[int, ...]]) -> dict[str, Tensor]:
     """Random weights of these shapes."""
     return {name: draw.normal(*size) / size[-1] ** 0.5 for name, size in sizes.items()}
 
 
-def silent(sizes: dict[str, tuple[int, ...]], number: float) -> dict[str, Tensor]:
+def constant_sublayers(sizes: dict[str, tuple[int, ...]], number: float) -> dict[str, Tensor]:
     """Zero matrices but for W_2, an identity; biases with which sub-layers return this number; new norms."""
     values = {name: number if name.endswith(ONES) else float("norm.weight" in name) for name in sizes}
     state = {name: torch.full(size, values[name]) for name, size in sizes.items()}
@@ -76,7 +76,7 @@ def silent(sizes: dict[str, tuple[int, ...]], number: float) -> dict[str, Tensor
 
 def call(draw: Draw, *args: Tensor | None, attentions: tuple[str, ...], **options) -> Call:
     """A call of a layer with d_model 6, two heads, d_ff 5 and random weights."""
-    return Call(args, init=(config(6, 2, 5, **options),), state=drawn(draw, shapes(6, 5, *attentions)))
+    return Call(args, init=(config(6, 2, 5, **options),), state=draw_weights(draw, shapes(6, 5, *attentions)))
 
 
 def training(
@@ -89,9 +89,9 @@ def training(
 ) -> Call:
     """A call with sub-layers that all return one number, which is dropped at this rate in training."""
     given = config(3, 1, 3, dropout=rate, norm_first=norm_first)
-    state, view = silent(shapes(3, 3, *attentions), number), added(args[0]) if number else None
-    said = f"{SEED}\n{GIVES_ONES if number else SILENT}"
-    return Call(args, init=(given,), state=state, training=mode, view=view, setting=said)
+    state, view = constant_sublayers(shapes(3, 3, *attentions), number), added(args[0]) if number else None
+    setting = f"{SEED}\n{GIVES_ONES if number else ZERO_SUBLAYERS}"
+    return Call(args, init=(given,), state=state, training=mode, view=view, setting=setting)
 
 
 def dropout(*sizes: tuple[int, ...], attentions: tuple[str, ...]) -> Callable[[Draw], list[Call]]:
@@ -143,7 +143,7 @@ def small_training(*others: Tensor, attentions: tuple[str, ...]) -> Iterator[Cal
     yield from (replace(one, view=None) for one in found)
     shown = Given("plain", [torch.zeros(1, 16, 3)], "torch.zeros(1, 16, 3)")
     many = Call((shown, *others), init=found[-1].init, state=found[-1].state, setting=found[-1].setting)
-    post = replace(many, init=found[0].init, view=some)
+    post = replace(many, init=found[0].init, view=describe_holes)
     yield from (replace(many, training=True, view=numbers), replace(post, training=True), post)
 
 
@@ -156,7 +156,7 @@ SECOND = [*ALL, *FIRST]
 OWN = [[[[True, True], [True, True]]], [[[True, True], [False, True]]]]
 
 
-def silenced(plain: Call, *sublayers: str) -> Call:
+def zeroed(plain: Call, *sublayers: str) -> Call:
     """The same call with these sub-layers returning zeros."""
     ends = tuple(f"{name}.{end}" for name in sublayers for end in ("weight", "bias"))
     state = {name: x * (not name.endswith(ends)) for name, x in plain.state.items()}
@@ -195,7 +195,7 @@ def plain(*, norm_first: bool = False) -> Callable[[Draw], list[Call]]:
     return lambda draw: [call(draw, draw.normal(2, 3, 6), norm_first=norm_first, **ONE) for _ in range(2)]
 
 
-def two(draw: Draw, targets: int, *masks: Tensor | None, sources: int = 4, **options) -> Call:
+def decoder(draw: Draw, targets: int, *masks: Tensor | None, sources: int = 4, **options) -> Call:
     """A call with a target and a source of two sentences each."""
     args = draw.normal(2, targets, 6), draw.normal(2, sources, 6), *masks
     return call(draw, *args, **BOTH, **options)
@@ -213,8 +213,8 @@ def causal(draw: Draw) -> list[Call]:
 
     Cross-attention returns zeros in all of them.
     """
-    plain = silenced(two(draw, 3, sources=3), "cross_attention.W_o")
-    masked = silenced(two(draw, 3, None, hides(2, 0, 1), sources=3), "cross_attention.W_o")
+    plain = zeroed(decoder(draw, 3, sources=3), "cross_attention.W_o")
+    masked = zeroed(decoder(draw, 3, None, hides(2, 0, 1), sources=3), "cross_attention.W_o")
     calls = [replace(plain, same_as=changed_at(plain, 0, 2), view=lambda y: y[:, :2])]
     return [
         *calls,
@@ -231,19 +231,19 @@ def small_causal(memory: Tensor | None, **given) -> list[Call]:
 
 def sees_all(draw: Draw) -> Call:
     """The first of several target positions when the last source position changes, which it must see."""
-    first = silenced(two(draw, 3), "self_attention.W_o")
+    first = zeroed(decoder(draw, 3), "self_attention.W_o")
     return replace(first, same_as=changed_at(first, 1, 3), view=lambda y: y[:, :1])
 
 
 def cross(draw: Draw) -> list[Call]:
     """One target position, with the feed-forward network silenced and with it whole; then `sees_all`."""
-    return [silenced(two(draw, 1, norm_first=True), "feed_forward.W_2"), two(draw, 1), sees_all(draw)]
+    return [zeroed(decoder(draw, 1, norm_first=True), "feed_forward.W_2"), decoder(draw, 1), sees_all(draw)]
 
 
 def source(draw: Draw) -> list[Call]:
     """The output of a sentence when a source position changes that is hidden from it or from the other."""
     mask = torch.tensor([[True, False, True, True], [True, True, True, False]])[:, None, None]
-    masked = silenced(two(draw, 1, mask), "self_attention.W_o")
+    masked = zeroed(decoder(draw, 1, mask), "self_attention.W_o")
     calls = [(masked, 1, 3), (masked, 1, 1), (masks_both(masked), 0, 1)]
     return [replace(one, same_as=changed_at(one, 1, at), view=lambda y, n=n: y[n]) for one, n, at in calls]
 

@@ -31,7 +31,7 @@ def variance(draw: Draw) -> list[Call]:
     return [call(10 * draw.normal(3, 5)), Call((10 * draw.normal(1, 4, 7),), init=(7,))]
 
 
-def held(width: int) -> Call:
+def new_weights(width: int) -> Call:
     """Whether a new layer holds ones and zeros, under any names and whatever else it holds."""
     count = lambda state, n: min(sum(int((t == n).sum()) for t in state.values()), width)  # noqa: E731
     view = lambda state: {"ones": count(state, 1), "zeros": count(state, 0)}  # noqa: E731
@@ -58,7 +58,7 @@ def with_weights(draw: Draw) -> list[Call]:
         normalised = (y - bias) / weight
         return normalised / normalised[..., :1]
 
-    return [held(6), call(10 * x + 20, state={"weight": weight, "bias": bias}, view=undone)]
+    return [new_weights(6), call(10 * x + 20, state={"weight": weight, "bias": bias}, view=undone)]
 
 
 def axes(draw: Draw) -> list[Call]:
@@ -100,7 +100,7 @@ def large_or_usual() -> Iterator[Call]:
 
 def new_or_two() -> Iterator[Call]:
     """The weights and outputs of a new layer, then a layer with weight 2 and bias 1."""
-    yield held(3)
+    yield new_weights(3)
     yield from (Call((torch.tensor([row]),), init=(3,)) for row in ROWS[:2])
     yield from small(state=TWO, setting=SET_TWO)
 

@@ -39,12 +39,12 @@ def state(results: list) -> dict[str, Tensor]:
     return {"S": S, "z": z}
 
 
-def added(draw: Draw) -> list[Call]:
+def state_updates(draw: Draw) -> list[Call]:
     """A step from an existing state, judged by the new state."""
     return [Call((*new(draw, *lead), *old(draw, *lead)), view=state) for lead in FRONTS]
 
 
-def read(query: Tensor) -> Callable[[list], Tensor]:
+def deviation(query: Tensor) -> Callable[[list], Tensor]:
     """A view of the output minus φ(q) S / (φ(q)·z), with S and z as they were returned."""
 
     def view(results: list) -> Tensor:
@@ -60,10 +60,10 @@ def outputs(draw: Draw) -> list[Call]:
     given = [(new(draw, *lead), old(draw, *lead)) for lead in (*FRONTS, (5,))]  # as many as value is wide
     given = [((q, k.abs() + 1, v), two) for (q, k, v), two in given]
     given += [((-q.abs() - 2, k, v), two) for (q, k, v), two in given[:1]]  # and a divisor below 1
-    return [Call(args, view=read(args[0])) for three, two in given for args in ((*three, *two), three)]
+    return [Call(args, view=deviation(args[0])) for three, two in given for args in ((*three, *two), three)]
 
 
-def started(results: list) -> object:
+def returned_state(results: list) -> object:
     """The returned S and z; a state that is missing or zero is unequal to everything."""
     is_state = isinstance(results, list) and len(results) == 3 and results[1].any() and results[2].any()
     return results[1:] if is_state else object()
@@ -73,8 +73,8 @@ def first(draw: Draw) -> list[Call]:
     """First steps, which must equal a step from a state of zeros, with and without decay."""
     given = [new(draw, *lead) for lead in FRONTS]
     twins = [(*args, torch.zeros(*args[1].shape, 5), torch.zeros_like(args[1])) for args in given]
-    calls = [Call(args, same_as=twin, view=started) for args, twin in zip(given, twins, strict=True)]
-    return [*calls, Call(given[0], {"decay": 0.5}, same_as=twins[0], view=started)]
+    calls = [Call(args, same_as=twin, view=returned_state) for args, twin in zip(given, twins, strict=True)]
+    return [*calls, Call(given[0], {"decay": 0.5}, same_as=twins[0], view=returned_state)]
 
 
 def decayed(draw: Draw) -> list[Call]:
@@ -120,7 +120,7 @@ TASK = Task(
     solution=[linear_attention_step],
     results=("output", "S", "z"),
     probes={
-        "state": (added, small(view=state)),
+        "state": (state_updates, small(view=state)),
         "output": (outputs, [*small(leads=((), (2,))), *small(3)]),
         "first": (first, [*small(3), *small(3, decay=0.5)]),
         "decay": (decayed, [*small(view=state, decay=0.25), *small(view=state)]),

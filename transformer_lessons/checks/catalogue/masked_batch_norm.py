@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transformer_lessons.checks.catalogue.batch_norm import AFFINE, ROLES, kept, new, trained
+from transformer_lessons.checks.catalogue.batch_norm import AFFINE, ROLES, buffers, new, trained
 from transformer_lessons.checks.definitions import Call, Draw, Task
 
 
@@ -52,9 +52,9 @@ def call(x: Tensor, mask: Tensor, *, training: bool = True, state: dict | None =
     return Call((x, mask), init=(x.size(-1),), state=state or new(x.size(-1)), training=training, **more)
 
 
-def left(x: Tensor, mask: Tensor, training: bool = True, **more: Any) -> Call:
+def track(x: Tensor, mask: Tensor, training: bool = True, **more: Any) -> Call:
     """The running statistics after a batch."""
-    more = {"state": new(x.size(-1)), "view": kept} | more
+    more = {"state": new(x.size(-1)), "view": buffers} | more
     return Call((), init=(x.size(-1),), training=training, method="state", earlier=((x, mask),), **more)
 
 
@@ -80,7 +80,7 @@ def plain(draw: Draw) -> list[Call]:
     calls = [call(x, mask, state=state), call(x / 10, mask, options={"eps": 0.5})]
     calls += [real(*padded(draw), state, training=False), call(x, mask, state=state, training=False)]
     calls += [Call((x, mask), init=(3,)), call(x, mask, options={"eps": 0.5}, training=False)]
-    return [*calls, left(x, mask, training=False, state=state)]
+    return [*calls, track(x, mask, training=False, state=state)]
 
 
 def zeros(draw: Draw) -> list[Call]:
@@ -94,12 +94,12 @@ def running(draw: Draw) -> list[Call]:
     """The statistics after a batch; then with another momentum, and equal lengths in all sentences."""
     x, mask = padded(draw)
     again = {"options": {"momentum": 0.25}, "state": trained(draw, 3)}
-    return [left(x, mask), left(x, mask[:1].expand(4, 5), **again)]
+    return [track(x, mask), track(x, mask[:1].expand(4, 5), **again)]
 
 
 def finite(value: Any) -> dict[str, bool]:
     """Whether all numbers are finite, and whether all of them are zero."""
-    parts = list(kept(value).values()) if isinstance(value, dict) else [value]
+    parts = list(buffers(value).values()) if isinstance(value, dict) else [value]
     is_zero = not any(part.nan_to_num(1.0).any() for part in parts)
     return {"all numbers finite": all(part.isfinite().all() for part in parts), "all of it zero": is_zero}
 
@@ -109,7 +109,7 @@ def unknown(draw: Draw) -> list[Call]:
     (x, mask), state = padded(draw), trained(draw, 3)
     x[~mask] = torch.tensor([float("nan"), float("inf"), 1.0])
     calls = [call(x, mask, state=state, training=mode, view=finite) for mode in (True, False)]
-    return [*calls, left(x, mask, view=finite)]
+    return [*calls, track(x, mask, view=finite)]
 
 
 def gradients(draw: Draw) -> list[Call]:
@@ -124,7 +124,7 @@ def small(*ways: dict, filled: bool = False, holes: bool = False, after: bool = 
     for way, (x, mask) in itertools.product(ways or [{}], (ONE, TWO)):
         mask = torch.tensor(mask) | filled
         x = torch.where(mask[..., None] | (not holes), torch.tensor(x), float("nan"))
-        yield (left if after else call)(x, mask, **way)
+        yield (track if after else call)(x, mask, **way)
 
 
 TASK = Task(

@@ -39,7 +39,7 @@ def changed_at(draw: Draw, x: Tensor, *places: int) -> Tensor:
     return x
 
 
-def twins(draw: Draw, x: Tensor, ids: Tensor, pad_id: int, changes: dict, view: Callable) -> list[Call]:
+def compare(draw: Draw, x: Tensor, ids: Tensor, pad_id: int, changes: dict, view: Callable) -> list[Call]:
     """A call for each change of positions, which shows whether the outputs in view stay the same."""
     return [
         Call((x, ids, pad_id), same_as=(changed_at(draw, x, *at), ids, pad_id), view=view) for at in changes
@@ -63,8 +63,8 @@ def causal(draw: Draw) -> list[Call]:
     calls = []
     for heads, length in ((1, 5), (2, 4)):
         x, ids = draw.normal(1, heads, length, 3), words(draw, 1, length)
-        calls += twins(draw, x, ids, 0, [(2,), (3,), (1,), (0,)], outputs(1))
-        calls += twins(draw, x, ids, 0, [(length - 1,)], outputs(0, 1, 2))
+        calls += compare(draw, x, ids, 0, [(2,), (3,), (1,), (0,)], outputs(1))
+        calls += compare(draw, x, ids, 0, [(length - 1,)], outputs(0, 1, 2))
     return calls
 
 
@@ -73,8 +73,8 @@ def padding(draw: Draw) -> list[Call]:
     x, ids = draw.normal(1, 2, 6, 3), words(draw, 1, 6)
     ids[0, [1, 4]] = 7
     ids[0, 2] = 0  # a word here, as pad_id is 7
-    calls = twins(draw, x, ids, 7, [(1,), (1, 4), (2,), (0,)], outputs(3, 5))
-    return [*calls, *twins(draw, x, ids, 7, [(0,), (1,)], outputs(4)), alike(draw, ids, 7)]
+    calls = compare(draw, x, ids, 7, [(1,), (1, 4), (2,), (0,)], outputs(3, 5))
+    return [*calls, *compare(draw, x, ids, 7, [(0,), (1,)], outputs(4)), alike(draw, ids, 7)]
 
 
 def sentences(draw: Draw) -> list[Call]:

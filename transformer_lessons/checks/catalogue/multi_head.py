@@ -55,7 +55,7 @@ def sharp(draw: Draw, one: Call) -> Call:
     args = tuple(rows[id(x)].flatten(-2).float() if id(x) in rows else x for x in one.args)
     turned = torch.block_diag(*[torch.eye(d_k).roll(1, 0)] * heads)
     state = one.state | {"W_q.weight": 20 * turned, "W_k.weight": 20 * torch.eye(d_model)}
-    return replace(one, args=args, state=state, view=alone)
+    return replace(one, args=args, state=state, view=output_only)
 
 
 def output(draw: Draw) -> list[Call]:
@@ -63,7 +63,7 @@ def output(draw: Draw) -> list[Call]:
     return [call(draw, 1, 5), call(draw, 1, 2, queries=1)]
 
 
-def alone(results: Tensor | list) -> Tensor:
+def output_only(results: Tensor | list) -> Tensor:
     """The output alone, if something else is returned with it."""
     return results[0] if isinstance(results, list) else results
 
@@ -71,7 +71,7 @@ def alone(results: Tensor | list) -> Tensor:
 def heads(draw: Draw) -> list[Call]:
     """Several heads, also as many as positions or as d_k; in the last call, the scale of scores matters."""
     calls = [sharp(draw, call(draw, *sizes)) for sizes in ((2, 3), (3, 2, 5), (3, 3, 3), (2, 2, 2))]
-    return [*calls, replace(call(draw, 2, 3), view=alone)]
+    return [*calls, replace(call(draw, 2, 3), view=output_only)]
 
 
 def cross(draw: Draw) -> list[Call]:

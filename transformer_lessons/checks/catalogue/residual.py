@@ -32,8 +32,8 @@ def config(
     """A configuration with the three or five settings that a layer reads, and how the message writes it."""
     sizes = {"d_model": d_model, "num_heads": num_heads, "d_ff": d_ff, "dropout": dropout}
     sizes = {name: size for name, size in sizes.items() if d_ff or name != "d_ff"}
-    said = ", ".join(f"{name}={value}" for name, value in sizes.items()) + ", norm_first=True" * norm_first
-    return Given("config", [{**sizes, "norm_first": norm_first}], f"TransformerConfig(7, 7, {said})")
+    text = ", ".join(f"{name}={value}" for name, value in sizes.items()) + ", norm_first=True" * norm_first
+    return Given("config", [{**sizes, "norm_first": norm_first}], f"TransformerConfig(7, 7, {text})")
 
 
 def linear(weight: Tensor, bias: Tensor) -> Given:
@@ -136,14 +136,14 @@ def small_training() -> Iterator[Call]:
         yield Call((x, sublayer), init=(config(3, norm_first=first, dropout=rate),), **given)
     for first in (True, False):
         yield Call((x, ones), init=(config(3, norm_first=first, dropout=0.5),), setting=SEED)
-    even = replace(uneven(1, 3), args=(torch.zeros(1, 3), ones), setting=SEED, view=some)
+    even = replace(uneven(1, 3), args=(torch.zeros(1, 3), ones), setting=SEED, view=describe_holes)
     yield from (even, replace(even, init=(*even.init, True)))
     both = {"state": norm("norm", 1.0, 3) | norm("norm_after", 0.0, 3), "setting": f"{SEED}\n{SET_ONES}"}
     for rate, training in ((0.999, True), (0.5, False)):
         yield Call((x, ones), init=(config(3, dropout=rate), True), training=training, **both)
 
 
-def some(y: Tensor) -> str:
+def describe_holes(y: Tensor) -> str:
     """A phrase instead of numbers, as it is random which of them are dropped."""
     return "some numbers that are not 0, where ones were dropped" if is_uneven(y) else "0 everywhere"
 

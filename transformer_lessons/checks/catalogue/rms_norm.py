@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.catalogue.layer_norm import axes, batches, held
+from transformer_lessons.checks.catalogue.layer_norm import axes, batches, new_weights
 from transformer_lessons.checks.definitions import Call, Draw, Remark, Task
 from transformer_lessons.variants.today import RMSNorm
 
@@ -44,7 +44,7 @@ def with_weight(draw: Draw) -> list[Call]:
     def undone(y: Tensor) -> Tensor:
         return y / weight / (y / weight)[..., :1]
 
-    return [held(5), call(10 * x, weight=weight, view=undone)]
+    return [new_weights(5), call(10 * x, weight=weight, view=undone)]
 
 
 def gradients(draw: Draw) -> list[Call]:
@@ -68,7 +68,7 @@ def large_or_usual() -> Iterator[Call]:
 
 def new_or_two() -> Iterator[Call]:
     """The weights and outputs of a new layer, then a layer with weight 2."""
-    yield held(3)
+    yield new_weights(3)
     for row in ROWS:
         yield Call((torch.tensor([row]),), init=(3,))
     yield from small(weight=torch.full((3,), 2.0), setting=SET_TWO)

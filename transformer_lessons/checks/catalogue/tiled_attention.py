@@ -58,7 +58,7 @@ def large(draw: Draw) -> list[Call]:
     return [Call(args, view=is_finite) for args in given]
 
 
-def counted(queries: int, keys: int, block: int, width: int, *lead: int, **enough: int) -> Call:
+def memory_call(queries: int, keys: int, block: int, width: int, *lead: int, **enough: int) -> Call:
     """A call with inputs of ones, as only bytes count."""
     inputs = (torch.ones(*lead, n, width) for n in (queries, keys, keys))
     return Call((*inputs, block), limits=enough)
@@ -67,15 +67,15 @@ def counted(queries: int, keys: int, block: int, width: int, *lead: int, **enoug
 # Few queries and many keys tell one tile from whole rows, from two tiles, and from `block` tiles; then many
 # queries tell some rows from all of them.
 LARGEST = [
-    counted(11, 67, 11, 2, largest=67 * 2 * 4),
-    counted(3, 129, 29, 1, largest=129 * 4 * 4 // 3),
-    counted(11, 67, 34, 2, largest=11 * 34 * 4),
-    counted(8, 66, 3, 1, 1, 1, largest=66 * 4 * 4 // 3),
-    counted(97, 97, 11, 2, 1, largest=33 * 97 * 4),
+    memory_call(11, 67, 11, 2, largest=67 * 2 * 4),
+    memory_call(3, 129, 29, 1, largest=129 * 4 * 4 // 3),
+    memory_call(11, 67, 34, 2, largest=11 * 34 * 4),
+    memory_call(8, 66, 3, 1, 1, 1, largest=66 * 4 * 4 // 3),
+    memory_call(97, 97, 11, 2, 1, largest=33 * 97 * 4),
 ]
 SQUARE = 97 * 97 * 4
-SAVED = [counted(97, 97, *sizes, saved=SQUARE // 6) for sizes in ((11, 2), (99, 2, 1, 1), (11, 2, 1))]
-PEAK = [counted(97, 97, 11, 2, *lead, peak=SQUARE // 2) for lead in ((), (1, 1), (1,))]
+SAVED = [memory_call(97, 97, *sizes, saved=SQUARE // 6) for sizes in ((11, 2), (99, 2, 1, 1), (11, 2, 1))]
+PEAK = [memory_call(97, 97, 11, 2, *lead, peak=SQUARE // 2) for lead in ((), (1, 1), (1,))]
 
 
 def small(*blocks: int, d_k: int = 1, far: float = 1.0) -> Iterator[Call]:

@@ -43,10 +43,10 @@ def scale(draw: Draw) -> list[Call]:
 
 def start(*sizes: tuple[int, int]) -> list[Call]:
     """The weights of new layers, which are random, so that only their statistics can be judged."""
-    return [Call((), init=size, method="state", view=drawn(size[1])) for size in sizes]
+    return [Call((), init=size, method="state", view=weight_statistics(size[1])) for size in sizes]
 
 
-def drawn(d_model: int) -> Callable[[dict[str, Tensor]], dict[str, Any]]:
+def weight_statistics(d_model: int) -> Callable[[dict[str, Tensor]], dict[str, Any]]:
     """A view of the mean, the deviation times √d_model, and zero rows, too coarse for chance to matter."""
 
     def view(state: dict[str, Tensor]) -> dict[str, Any]:

@@ -43,9 +43,9 @@ def shapes(**changes) -> dict[str, torch.Size]:
 
 def config(source_vocab_size: int = 7, **changes) -> Given:
     """A configuration, and how the message writes it."""
-    said = ", ".join(f"{name}={value}" for name, value in settings(**changes).items())
+    text = ", ".join(f"{name}={value}" for name, value in settings(**changes).items())
     given = {**settings(**changes), "source_vocab_size": source_vocab_size}
-    return Given("config", [given], f"TransformerConfig({source_vocab_size}, 7, {said})")
+    return Given("config", [given], f"TransformerConfig({source_vocab_size}, 7, {text})")
 
 
 def call(draw: Draw, **changes) -> Call:
@@ -58,7 +58,7 @@ def call(draw: Draw, **changes) -> Call:
     return Call(args, init=(config(**changes),), state=state)
 
 
-def unlike(draw: Draw) -> list[Call]:
+def unequal_layers(draw: Draw) -> list[Call]:
     """An encoder and a decoder with different numbers of layers; last, vocabularies of different sizes."""
     sizes = {"num_encoder_layers": 2}, {"num_decoder_layers": 2, "source_vocab_size": 9}
     return [call(draw, **changes) for changes in sizes]
@@ -75,7 +75,7 @@ def padded(draw: Draw) -> list[Call]:
     return found
 
 
-def moved(draw: Draw) -> list[Call]:
+def padding_elsewhere(draw: Draw) -> list[Call]:
     """Padding on the left, whatever its id, or between words changes nothing; another word order does.
 
     So does a word in place of padding, also where the other sentence has padding.
@@ -134,14 +134,14 @@ TASK = Task(
     solution=[Transformer],
     extension=PADDED_ANYWHERE,
     probes={
-        "logits": (unlike, small_logits()),
+        "logits": (unequal_layers, small_logits()),
         "pre_norm": (lambda draw: [call(draw, **PRE)], small([[3, 4], [5, 2]], **PRE)),
         "padding": (
             padded,
             (c for p in (0, 6) for c in small([[3, p], [1, 2, p], [[3, 4], [3, p]]], pad_id=p)),
         ),
         "positions": (
-            moved,
+            padding_elsewhere,
             (c for p in (0, 6) for c in small([[p, 3], [p, 1, 2], [3, p, 1], [[1, 2], [p, 3]]], pad_id=p)),
         ),
         "tied": ([tied()], [tied()]),

@@ -14,7 +14,7 @@ def fall(draw: Draw) -> list[Call]:
     return calls((10, 1, 9), (int(draw.integers(20, 90, 1)), 1, 16), (3, 1, 1), (100_003, 1, 4000))
 
 
-def beside(args: tuple, other: tuple, factor: float = 1.0) -> Call:
+def compare(args: tuple, other: tuple, factor: float = 1.0) -> Call:
     """Whether `factor` times the rate is the rate of other arguments; a rate of 0 equals nothing."""
     times, once = (lambda rate, n=n: n * rate or object() for n in (factor, 1.0))
     return Call(args, view=times, same_as=other, view_as=once)
@@ -27,9 +27,9 @@ TASK = Task(
         "rise": (rise, calls((1, 1, 4), (2, 1, 4), (4, 1, 4), (40, 1, 4000))),
         "fall": (fall, calls((16, 1, 4), (100, 1, 4))),
         "width": (
-            [beside((s, d, w), (s, 1, w), d**0.5) for s, d, w in ((1, 512, 1), (2, 9, 4), (50, 16, 7))],
+            [compare((s, d, w), (s, 1, w), d**0.5) for s, d, w in ((1, 512, 1), (2, 9, 4), (50, 16, 7))],
             calls((1, 4, 1), (1, 4, 4), (16, 4, 4)),
         ),
-        "zero": ([beside((0, *x), (1, *x)) for x in ((1, 1), (4, 9))], calls((0, 1, 1), (0, 4, 9))),
+        "zero": ([compare((0, *x), (1, *x)) for x in ((1, 1), (4, 9))], calls((0, 1, 1), (0, 4, 9))),
     },
 )
