@@ -80,7 +80,7 @@ WRONG = [
         "ps01-2-check",
         "nn.Embedding as it comes",
         "TokenEmbedding = nn.Embedding",
-        "you return rows of a weight that starts from variance 1, unscaled",
+        "your weight starts with variance 1, and you return its rows unscaled",
     ),
     (
         "ps01-3-check",
@@ -93,7 +93,7 @@ def scaled_dot_product_attention(query, key, value, mask=None):
     weights = F.softmax(scores, dim=-2)
     return weights @ value, weights
 """,
-        "you take the softmax over the queries; it goes over the keys, the last axis",
+        "you take the softmax over the queries; take it over the keys, the last axis",
     ),
     (
         "ps01-3-check",
@@ -182,7 +182,7 @@ def local_window_mask(queries, keys, window):
     full = torch.ones(1, 1, queries, keys, dtype=torch.bool)
     return full.tril(keys - queries) & full.triu(keys - queries - window)
 """,
-        "your window is one key too wide: the query's own key is one of the window",
+        "your window is one key too wide: the query's own key counts as one",
     ),
     (
         "ps03-2-table-check",
@@ -196,7 +196,7 @@ def sinusoidal(length, d_model):
             table[t, i + 1] = math.cos(t / 10000 ** (2 * (i + 1) / d_model))
     return table
 """,
-        "you doubled the exponent, and gave the cosine another one than the sine",
+        "you doubled the exponent, and gave the cosine a different one from the sine",
     ),
     (
         "ps03-3-check",
@@ -226,7 +226,7 @@ def rotate(x, positions):
     half = torch.cat((-x[..., d_k // 2 :], x[..., : d_k // 2]), dim=-1)
     return x * angle.cos().to(x.dtype) + half * angle.sin().to(x.dtype)
 """,
-        "you turn entry i with entry i + d_k/2; here neighbours make a pair",
+        "you pair entry i with entry i + d_k/2; here neighbours form a pair",
     ),
     (
         "ps03-5-check",
@@ -249,19 +249,19 @@ def written_by_heads(heads, weight):
     blocks = [weight[i * d_k : (i + 1) * d_k] for i in range(heads.size(1))]
     return torch.stack([heads[:, i] @ block for i, block in enumerate(blocks)], dim=1)
 """,
-        "you take rows of weight; nn.Linear keeps W_o transposed",
+        "you use rows of weight; nn.Linear stores W_o transposed",
     ),
     (
         "ps04-3-check",
-        "heads by view",
+        "heads with view",
         MULTI_HEAD.replace("x.size(1), self.h, self.d_k).transpose(1, 2)", "self.h, x.size(1), self.d_k)"),
-        "you split the heads by view or reshape alone",
+        "you split the heads with view or reshape only",
     ),
     (
         "ps04-3-check",
         "one length for all",
         MULTI_HEAD.replace("x.size(1), self.h", "query.size(1), self.h"),
-        "you split keys and values by the queries' length; they have their own",
+        "you split keys and values with the queries' length; they have their own",
     ),
     (
         "ps04-5-check",
@@ -272,7 +272,7 @@ def grouped_query_attention(query, key, value, mask=None):
     key, value = (x.repeat(1, each, 1, 1) for x in (key, value))
     return scaled_dot_product_attention(query, key, value, mask)
 """,
-        "so head i uses i mod g; neighbours share one",
+        "so query head i uses head i mod g; neighbours share a head",
     ),
     (
         "ps05-2-feed-forward-check",
@@ -320,7 +320,7 @@ class MaskedBatchNorm(nn.BatchNorm1d):
         "ps06-2-add-and-norm-check",
         "dropout after the norm",
         ADD_AND_NORM.replace("norm(x + self.dropout(sublayer(x)))", "dropout(self.norm(x + sublayer(x)))"),
-        "you drop from the sum, or from its norm",
+        "you apply dropout to the sum, or to its norm",
     ),
     (
         "ps06-2-add-and-norm-check",
@@ -329,7 +329,7 @@ class MaskedBatchNorm(nn.BatchNorm1d):
             "x + self.dropout(self.norm_after(sublayer(self.norm(x))))",
             "self.norm_after(x + self.dropout(sublayer(self.norm(x))))",
         ),
-        "with sandwich your second norm is around the sum",
+        "with sandwich, you apply the second norm to the sum",
     ),
     (
         "ps06-2-layer-check",
@@ -341,7 +341,7 @@ class MaskedBatchNorm(nn.BatchNorm1d):
         "ps06-2-layer-check",
         "causal where there is a memory",
         LAYER.replace("is_causal=self.causal", "is_causal=memory is not None"),
-        "a language model's layer is causal too, and has none",
+        "your self-attention is causal where there is a memory",
     ),
     (
         "ps06-4-check",
@@ -369,7 +369,7 @@ def decoder_layer_step(w, h, x, keys, values, memory_keys, memory_values, src_ma
     x = norm("feed_forward", x + linear("feed_forward.W_2", linear("feed_forward.W_1", x).relu()))
     return x, torch.cat([keys, k], 2), torch.cat([values, v], 2)
 """,
-        "you attend to the new tokens alone",
+        "you attend only to the new tokens",
     ),
     (
         "ps06-5-check",
@@ -429,7 +429,7 @@ def teacher_forcing(targets, bos_id, eos_id, pad_id):
     whole = pad_sequence(rows, batch_first=True, padding_value=pad_id)
     return whole, whole
 """,
-        "you make tgt_in and tgt_out the same",
+        "your tgt_in and tgt_out are the same",
     ),
     (
         "ps07-2-rate-check",
@@ -438,7 +438,7 @@ def teacher_forcing(targets, bos_id, eos_id, pad_id):
 def warmup_inverse_sqrt(step, d_model, warmup_steps):
     return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
 """,
-        "your step 0 has another rate than step 1, or an error",
+        "your step 0 raises an error or has another rate than step 1",
     ),
     (
         "ps07-3-check",
@@ -499,7 +499,7 @@ def greedy(model, src, *, max_length):
                 break
     return tokens[:, 1:]
 """,
-        "you give every sentence of the batch the token that the first one wants",
+        "you give every sentence of the batch the token of the first one",
     ),
     (
         "ps08-4-nucleus-check",
@@ -512,7 +512,7 @@ def nucleus(logits, p):
     hidden = values.softmax(-1).cumsum(-1) > p
     return logits.masked_fill(hidden.gather(-1, index.argsort(-1)), -math.inf).softmax(-1)
 """,
-        "the token that carries the sum across p is missing",
+        "you drop the token at which the sum crosses p",
     ),
     (
         "ps08-6-check",
@@ -568,7 +568,7 @@ def tiled_attention(query, key, value, block):
         m = larger
     return o / l
 """,
-        "your tiles are small, but the exponentials of every one are kept for the backward pass",
+        "your tiles are small, but the exponentials of all of them are kept for the backward pass",
     ),
     (
         "ps09-5-check",
@@ -594,7 +594,7 @@ def linear_attention_step(query, key, value, S=None, z=None, *, decay=1.0):
     z += k
     return (q[..., None, :] @ S)[..., 0, :] / (q * z).sum(-1, keepdim=True), S, z
 """,
-        "you change the caller's S and z in place",
+        "you change the caller's S or z in place",
     ),
     (
         "ps10-5-check",
@@ -632,7 +632,7 @@ def influence(model, x):
         "ps10-6-check",
         "shapes",
         IS_RIGHT.format("output.shape == (2, 5, 11) and weights.shape == (2, 5, 7)"),
-        "your test finds nothing but crashes and wrong shapes",
+        "your test finds only crashes and wrong shapes",
     ),
     (
         "ps10-6-check",
