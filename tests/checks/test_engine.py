@@ -88,10 +88,10 @@ TASK = noted(NOTES)
 
 def test_what_is_required_is_probed_and_costs_are_of_what_is_required():
     with pytest.raises(
-        ValueError, match=r"^affine: probes expected for \['factor', 'speed', 'gradients'\], got"
+        ValueError, match=r"^affine: expected probes for \['factor', 'speed', 'gradients'\], got"
     ):
         _ = noted(NOTES.replace("shift = {", "speed = {")).requirements
-    with pytest.raises(ValueError, match=r"^affine: no_shift costs \['speed'\], which is not required"):
+    with pytest.raises(ValueError, match=r"^affine: no_shift costs \['speed'\], not a requirement"):
         _ = noted(NOTES.replace('["shift"]', '["speed"]')).mistakes
 
 
@@ -186,9 +186,9 @@ def test_the_line_of_an_error_is_none_of_a_librarys(folder):
 @pytest.mark.parametrize(
     ("name", "answer", "told"),
     [
-        ("causal_mask", torch.ones(2), "hand over the function itself; this is an object of type Tensor"),
-        ("causal_mask", None, "hand over the function itself; this is an object of type NoneType"),
-        ("layer_norm", nn.LayerNorm(5), "hand over the class itself; this is an object of type LayerNorm"),
+        ("causal_mask", torch.ones(2), "pass the function itself, not an object of type Tensor"),
+        ("causal_mask", None, "pass the function itself, not an object of type NoneType"),
+        ("layer_norm", nn.LayerNorm(5), "pass the class itself, not an object of type LayerNorm"),
     ],
 )
 def test_what_is_no_function_is_said_at_once(name, answer, told):
@@ -219,16 +219,16 @@ def test_a_vector_that_nothing_is_expected_for_is_named():
     start = "super().__init__()\n"
     more = right.replace(start, f"{start}        self.sharpness = nn.Parameter(torch.ones(1))\n")
     message = checks.check("multi_head", checks.task("multi_head").define(more)).message
-    assert "nothing is expected like its sharpness of shape (1,)" in message.splitlines()[0]
+    assert "no expected weight fits its sharpness of shape (1,)" in message.splitlines()[0]
 
 
 @pytest.mark.parametrize(
     ("task", "result", "told"),
     [
         ("causal_mask", None, "None: is there a return at the end?"),
-        ("causal_mask", 3, "something of type int; one tensor is asked for"),
-        ("causal_mask", [[True]], "a list or tuple; one tensor is asked for"),
-        ("scaled_dot_product_attention", torch.ones(2), "one tensor; several things are asked for"),
+        ("causal_mask", 3, "a value of type int; expected one tensor"),
+        ("causal_mask", [[True]], "a list or tuple; expected one tensor"),
+        ("scaled_dot_product_attention", torch.ones(2), "one tensor; expected several values"),
     ],
 )
 def test_what_comes_back_in_place_of_what_is_asked_for_is_named(task, result, told):
@@ -239,7 +239,7 @@ def test_what_comes_back_in_place_of_what_is_asked_for_is_named(task, result, to
 
 
 def test_without_a_case_the_outcome_is_told_in_a_notebook_too():
-    assert "no small case" in Message("f: wrong.", outcome=("no small case shows it",)).html()
+    assert "no small example" in Message("f: wrong.", outcome=("no small example shows it",)).html()
 
 
 def test_what_is_long_is_cut_after_a_word_if_there_is_one():

@@ -83,10 +83,10 @@ def test_a_wrong_part_is_named_and_replaced_only_when_asked(short, tmp_path, cap
     assert main(["my-transformer", str(wrong), "--output", str(tmp_path / "mine")]) == 2
     said = capsys.readouterr()
     assert "yours is not right" in said.out
-    assert "mend LayerNorm, or take the package's (--fill, fill=True)" in said.err
+    assert "repair LayerNorm or use the package's (--fill, fill=True)" in said.err
     assert not (tmp_path / "mine").exists()
     assert main(["my-transformer", str(wrong), "--fill", "--output", str(tmp_path / "mine")]) == 0
-    assert "the package’s, as yours is not right" in capsys.readouterr().out
+    assert "the package’s; yours is not right" in capsys.readouterr().out
 
 
 def test_a_helper_in_a_cell_of_ones_own_counts_and_a_repaired_program_is_no_part(tmp_path):
@@ -108,7 +108,7 @@ def test_no_notebook_is_one_line(tmp_path, capsys):
     assert "file: expected a notebook (.ipynb, format 4), got" in capsys.readouterr().err
     unmatched = tmp_path / "ps08*.ipynb"  # as a shell leaves it that finds none
     assert main(["my-transformer", str(unmatched)]) == 2
-    assert "ps08*.ipynb, which is not there" in capsys.readouterr().err
+    assert "ps08*.ipynb, which does not exist" in capsys.readouterr().err
     with pytest.raises(ValueError, match="expected notebooks, got none"):
         checks.my_transformer([])
 

@@ -47,7 +47,7 @@ def test_a_lost_root_is_read(capsys):
     assert (
         "   94,790  vier und neunzig tausend sieben hundert sieben und neunzig\n   before  vier und" in said
     )
-    assert said.endswith("3 of 5 as before.\n")
+    assert said.endswith("3 of 5 are the same as before.\n")
     beginning = "\n".join(said.splitlines()[2:6])
     for page in "README.md", "book/_templates/exercises.md.jinja":
         assert beginning in (ROOT / page).read_text(encoding="utf-8")
@@ -70,7 +70,7 @@ def test_names_of_parameters_are_open():
 
 def test_parameters_that_are_none_of_the_translators_are_named():
     task = checks.task("layer_norm")
-    with pytest.raises(ValueError, match=r"has \['weight', 'bias'\], yours are \[\]"):
+    with pytest.raises(ValueError, match=r"expected matches for \['weight', 'bias'\], got \[\]"):
         compare(task, lambda width: torch.nn.Identity())
 
 

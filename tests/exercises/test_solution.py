@@ -34,6 +34,6 @@ def test_the_command_and_what_it_refuses(capsys):
     assert "assignment: expected one of ps01_embeddings_attention, " in capsys.readouterr().err
     assert main(["solution", "ps02", "9"]) == 2
     assert (
-        "task: expected one of 2, 3, 4, 5 of ps02_masks, whose checks know an answer"
+        "task: expected one of 2, 3, 4, 5 of ps02_masks, the tasks whose answers the checks know"
         in capsys.readouterr().err
     )

@@ -194,15 +194,15 @@ def _mismatch(own: State, wanted: State) -> Reply:
     """A reply that says which weights do not match; no error if there are no matrices, perhaps on purpose."""
     for name in wanted:
         if name in own and own[name].shape != wanted[name].shape:
-            message = f"{name} has shape {tuple(own[name].shape)}; expected is {tuple(wanted[name].shape)}"
+            message = f"{name} has shape {tuple(own[name].shape)}; expected {tuple(wanted[name].shape)}"
             return Reply(error={"type": WEIGHTS, "message": message, "line": ""})
     counts = [Counter(tuple(t.shape) for t in s.values() if t.dim() > 1) for s in (own, wanted)]
-    shapes = [" and ".join(f"{n} of {shape}" for shape, n in count.items()) for count in counts]
-    reason = f"it has {shapes[0]}, and {shapes[1]} are expected"
+    shapes = [" and ".join(f"{n} of shape {shape}" for shape, n in count.items()) for count in counts]
+    reason = f"it has {shapes[0]}; expected {shapes[1] or 'no matrix'}"
     if counts[0] == counts[1]:  # so it is a vector that does not fit
         known = {tensor.shape for tensor in wanted.values()}
         spare = [f"{name} of shape {tuple(t.shape)}" for name, t in own.items() if t.shape not in known]
-        more = f"it has {len(own)} parameters, and {len(wanted)} are expected"
-        reason = f"nothing is expected like its {' and '.join(spare)}" if spare else more
+        more = f"it has {len(own)} parameters; expected {len(wanted)}"
+        reason = f"no expected weight fits its {' and '.join(spare)}" if spare else more
     message = f"weights cannot be loaded into it: {reason}"
     return Reply(error={"type": WEIGHTS, "message": message, "line": ""} if shapes[0] else None)

@@ -216,7 +216,7 @@ class Task:
         """The requirements, in the order to look at them; ValueError if the probes have other names."""
         noted = self.notes["requirements"]
         if noted.keys() != self.probes.keys():
-            raise ValueError(f"{self.name}: probes expected for {[*noted]}, got {[*self.probes]}")
+            raise ValueError(f"{self.name}: expected probes for {[*noted]}, got {[*self.probes]}")
         return tuple(Requirement(name, *self.probes[name], **entry) for name, entry in noted.items())
 
     @cached_property
@@ -226,7 +226,7 @@ class Task:
         noted = {name: entry for name, entry in self.notes.items() if name != "requirements"}
         for name, entry in noted.items():
             if unknown := set(entry["costs"]) - required.keys():
-                raise ValueError(f"{self.name}: {name} costs {sorted(unknown)}, which is not required")
+                raise ValueError(f"{self.name}: {name} costs {sorted(unknown)}, not a requirement")
             entry.setdefault("anchor", required[entry["costs"][0]]["anchor"])
         return tuple(Mistake(name, **_tuples(entry)) for name, entry in noted.items())
 

@@ -61,7 +61,7 @@ def _bytes(seen: Outcome) -> tuple[str, str]:
     """The lines on the first limit exceeded: bytes allowed, and bytes used."""
     kind, (most, used) = next(iter(seen.memory.items()))
     words = {"saved": "what is kept for the backward pass", "largest": "the largest tensor made"}
-    what = words.get(kind, "all that is there at once, forwards or backwards,")
+    what = words.get(kind, "everything held in memory at once, forwards or backwards,")
     return f"{what} should take at most {most:,} bytes", f"takes {used:,}"
 
 
@@ -71,7 +71,7 @@ def _values(names: tuple[str, ...], seen: Any, right: Any) -> Difference:
         return HIDDEN
     if isinstance(right, list) and len(names) > 1:
         if not isinstance(seen, list) or len(seen) != len(right):
-            return _two("", f"{' and '.join(names)}, a tuple of {len(right)}", describe(seen))
+            return _two("", f"a tuple of {len(right)}: {', '.join(names)}", describe(seen))
         return _plainest(_values((n,), s, r) for n, s, r in zip(names, seen, right, strict=False))
     name = f"{names[0]} " if names[0] and len(names) == 1 else ""
     if isinstance(right, dict) and isinstance(seen, dict) and right.keys() == seen.keys():

@@ -30,7 +30,7 @@ class Exam:
         """What a text shows on the call of this number."""
         if (source, number) not in self._outcomes:
             if not program(source):
-                raise ValueError(f"{self.task.name}: a change makes no Python of it: {source}")
+                raise ValueError(f"{self.task.name}: a change leaves invalid Python: {source}")
             self._outcomes[source, number] = answer_from(self.task, source).run(self.calls[number][1])
         return self._outcomes[source, number]
 

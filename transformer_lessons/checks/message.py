@@ -95,7 +95,7 @@ def place(anchor: str, book: str | None = None) -> tuple[str, str]:
     """
     known = _places()["anchors"]
     if anchor not in known:
-        raise ValueError(f"anchor: expected one of the book's, got {anchor!r}")
+        raise ValueError(f"anchor: expected one of the book's anchors, got {anchor!r}")
     where, page = known[anchor]
     return where, f"{_places()['book'] if book is None else book}{page}#{anchor}"
 
@@ -133,7 +133,7 @@ def _head_and_notes(verdict: Verdict, lost: list[Requirement]) -> tuple[str, lis
     if verdict.returned:
         return f"it returns {verdict.returned}", []
     notes = [f"It looks like this mistake: {like.you}. {like.looks}"] if (like := verdict.similar) else []
-    return f"it is required that {lost[0].text}", notes + [f"After that: {r.text}." for r in lost[1:]]
+    return f"it is required that {lost[0].text}", notes + [f"Also required: {r.text}." for r in lost[1:]]
 
 
 def find_case(answer: Answer, lost: list[Requirement]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -154,7 +154,7 @@ def find_case(answer: Answer, lost: list[Requirement]) -> tuple[tuple[str, ...],
                 break
         if shown:
             return as_code(task, shown), best.lines
-    return (), ("no small case shows it; larger ones do",)
+    return (), ("no small example shows it, but the check's larger ones do",)
 
 
 def as_code(task: Task, call: Call) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ def solution(assignment: str, number: str) -> str:
         raise ValueError(f"assignment: expected one of {', '.join(known)}, got {assignment!r}")
     solved = known[name]["checks"]
     if number not in solved:
-        wanted = f"one of {', '.join(solved)} of {name}, whose checks know an answer"
+        wanted = f"one of {', '.join(solved)} of {name}, the tasks whose answers the checks know"
         raise ValueError(f"task: expected {wanted}, got {number!r}")
     tasks = map(checks.task, solved[number])
     return "\n\n".join(f"{task.source.rstrip()}\n\n{list_requirements(task)}" for task in tasks)

@@ -10,14 +10,14 @@ SYMPTOMS = {
     "loss is NaN": "The loss, or some of the output, becomes NaN.",
     "loss does not fall": "The loss stays where it is.",
     "loss falls slowly": "The loss falls, but more slowly than it should.",
-    "too good to be true": "The loss falls to almost nothing, and what is generated is poor.",
+    "too good to be true": "The loss falls to almost nothing, but what is generated is poor.",
     "padding changes the answer": "A sentence's output depends on how much padding comes after it.",
-    "batch-mates change it": "A sentence's output depends on the others in its batch.",
-    "decoding repeats itself": "What is generated repeats itself, stops too early, or never.",
+    "batch-mates change it": "A sentence's output depends on the other sentences in its batch.",
+    "decoding repeats itself": "What is generated repeats itself, stops too early or never stops.",
     "weights of a row do not sum to one": "Attention weights, or probabilities, do not sum to one.",
-    "right shape, wrong numbers": "All shapes fit, and the numbers are wrong.",
-    "slow or out of memory": "It is right, and takes too long or too much memory.",
-    "error": "It raises an error, for some inputs at least.",
+    "right shape, wrong numbers": "All shapes fit, but the numbers are wrong.",
+    "slow or out of memory": "The result is right, but it takes too long or too much memory.",
+    "error": "It raises an error, at least for some inputs.",
 }
 
 
@@ -32,7 +32,7 @@ def mistakes_by_symptom(word: str = "") -> dict[str, list[tuple[Task, Mistake]]]
     """
     named = [name for name, about in SYMPTOMS.items() if word.lower() in f"{name} {about}".lower()]
     if not named:
-        raise ValueError(f"symptom: expected a word of {', '.join(SYMPTOMS)}, got {word!r}")
+        raise ValueError(f"symptom: expected a word from {', '.join(SYMPTOMS)}, got {word!r}")
     tasks = [checks.task(name) for name in checks.tasks()]
     return {name: [(t, m) for t in tasks for m in t.mistakes if name in m.symptoms] for name in named}
 

@@ -87,7 +87,7 @@ def describe(value: Any) -> str:
         return f"one tensor of shape {tuple(value.shape)}"
     if isinstance(value, list):
         return f"a {'tuple' if any(isinstance(part, Tensor) for part in value) else 'list'} of {len(value)}"
-    return (f"a dict of {', '.join(value)}" if isinstance(value, dict) else str(value))[:60]
+    return (f"a dict with {', '.join(value)}" if isinstance(value, dict) else str(value))[:60]
 
 
 def wrong_kind(outputs: Any, right: Any) -> str:
@@ -97,9 +97,9 @@ def wrong_kind(outputs: Any, right: Any) -> str:
     if is_opaque(outputs):
         return outputs["opaque"]
     if isinstance(outputs, Tensor):
-        return "one tensor; several things are asked for" if isinstance(right, list) else ""
+        return "one tensor; expected several values" if isinstance(right, list) else ""
     is_number = isinstance(outputs, int | float) and isinstance(right, Tensor) and not right.dim()
     if not isinstance(right, Tensor) or is_number:
         return ""
-    what = "a list or tuple" if isinstance(outputs, list) else f"something of type {type(outputs).__name__}"
-    return f"{what}; one tensor is asked for"
+    what = "a list or tuple" if isinstance(outputs, list) else f"a value of type {type(outputs).__name__}"
+    return f"{what}; expected one tensor"

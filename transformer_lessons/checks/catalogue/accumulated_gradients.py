@@ -35,7 +35,7 @@ def train_accumulated(module, batches, accumulate, *, rate, pad_id):
 
 def weights(value: list) -> dict[str, Tensor]:
     """The table of logits after the steps."""
-    return {"module.weight, afterwards,": value[1]["weight"]}
+    return {"module.weight after the call": value[1]["weight"]}
 
 
 def losses(value: list) -> Tensor:

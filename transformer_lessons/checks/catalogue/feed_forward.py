@@ -89,7 +89,7 @@ def small(**options: Any) -> Iterator[Call]:
 
 def rows(output: Tensor) -> dict[str, Any]:
     """The different rows of the output; both numbers of a row come from one hidden unit."""
-    return {"different rows of it": output.round(decimals=1).unique(dim=0).tolist()}
+    return {"different rows of the output": output.round(decimals=1).unique(dim=0).tolist()}
 
 
 def small_dropout() -> Iterator[Call]:
@@ -112,7 +112,7 @@ TASK = Task(
     },
     remarks=(
         Remark(
-            "a map of yours has no bias; in the formula, and in the trained translator, both have one.",
+            "a linear map of yours has no bias; in the formula and the trained translator, both have one.",
             call(torch.ones(1, 2), weights(torch.eye(2), torch.eye(2)) | BIASES),
         ),
     ),

@@ -58,7 +58,7 @@ def call_in_mode(training: bool) -> Call:
 def tokens_and_mode(value: list) -> dict:
     """The tokens, and the model's mode afterwards."""
     tokens, state = value
-    return {"tokens": tokens, "the model, afterwards, in training mode": bool(state["is_training"])}
+    return {"tokens": tokens, "model.training after the call": bool(state["is_training"])}
 
 
 WHOLE = Call((model(*TINY), torch.tensor([[4, 4, 3]])), {"max_length": 5})  # the sum of ids selects the table

@@ -41,9 +41,9 @@ def map_and_state(value: list) -> dict[str, Any]:
     training, touched, trainable = state["_extra_state"].tolist()
     return {
         "influence": found.bool(),
-        "the number of its parts in training mode, afterwards,": training,
-        "whether it holds gradients, afterwards,": bool(touched),
-        "whether its parameters require gradients, afterwards,": bool(trainable),
+        "the number of the model's parts in training mode after the call": training,
+        "whether the model holds gradients after the call": bool(touched),
+        "whether the model's parameters require gradients after the call": bool(trainable),
     }
 
 

@@ -131,7 +131,7 @@ def small(
 
 def numbers(y: Tensor) -> dict[str, list[float]]:
     """The different numbers in the output."""
-    return {"numbers in it": added(torch.zeros(()))(y)}
+    return {"different numbers of the output": added(torch.zeros(()))(y)}
 
 
 def small_training(*others: Tensor, attentions: tuple[str, ...]) -> Iterator[Call]:
@@ -266,7 +266,7 @@ def of_kind(calls: Iterable[Call], *switches: bool) -> list[Call]:
 
 def has_cross(state: dict[str, Tensor]) -> dict[str, bool]:
     """Whether the layer has a cross-attention."""
-    return {"cross-attention in it": any("cross" in name for name in state)}
+    return {"cross-attention in the layer": any("cross" in name for name in state)}
 
 
 def parts() -> list[Call]:

@@ -82,8 +82,8 @@ def gradients(draw: Draw) -> list[Call]:
 def size(value: list) -> str:
     """A phrase that says whether a tensor was too large."""
     if not value[0].any():
-        return "nothing but zeros"
-    return "no tensor of queries × keys numbers" if value[1]["largest"] else "one of as many, or more"
+        return "only zeros"
+    return "no tensor of queries × keys numbers" if value[1]["largest"] else "one of as many or more"
 
 
 def cost(draw: Draw) -> list[Call]:

@@ -145,7 +145,7 @@ def small_training() -> Iterator[Call]:
 
 def describe_holes(y: Tensor) -> str:
     """A phrase instead of numbers, as it is random which of them are dropped."""
-    return "some numbers that are not 0, where ones were dropped" if is_uneven(y) else "0 everywhere"
+    return "some numbers other than 0 where ones were dropped" if is_uneven(y) else "0 everywhere"
 
 
 TASK = Task(

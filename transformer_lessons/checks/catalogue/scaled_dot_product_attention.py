@@ -152,7 +152,7 @@ TASK = Task(
     },
     remarks=(
         Remark(
-            "a query that sees nothing gets weights in yours; zeros would say that there is nothing.",
+            "your code gives weights to a query that sees nothing; zeros would show that it sees nothing.",
             Call((torch.ones(1, 2), torch.ones(2, 2), torch.ones(2, 1), torch.zeros(1, 2, dtype=torch.bool))),
         ),
     ),

@@ -14,7 +14,7 @@ def blocks(matrix: Tensor) -> dict[str, Any]:
     pair = torch.arange(len(matrix)) // 2
     return {
         "M.square().sum(1)": matrix.square().sum(1),
-        "M beside the 2 × 2 blocks on the diagonal": matrix[pair != pair[:, None]],
+        "M outside the 2 × 2 blocks on the diagonal": matrix[pair != pair[:, None]],
         "M is the identity": bool((matrix - torch.eye(len(matrix))).abs().max() < 1e-3),
     }
 

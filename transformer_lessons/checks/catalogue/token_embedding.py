@@ -54,8 +54,8 @@ def weight_statistics(d_model: int) -> Callable[[dict[str, Tensor]], dict[str, A
         spread = weight.std().item()
         size = spread * d_model**0.5
         return {
-            "weight.mean() is 0, but for chance": abs(weight.mean().item()) <= 0.05 * spread,
-            "weight.std() * √d_model, rounded,": round(size, 1) if size < 2 else float(f"{size:.0e}"),
+            "weight.mean() is close to 0": abs(weight.mean().item()) <= 0.05 * spread,
+            "rounded weight.std() * √d_model": round(size, 1) if size < 2 else float(f"{size:.0e}"),
             "rows of zeros": int((weight == 0).all(-1).sum()),
         }
 

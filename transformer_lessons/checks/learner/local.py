@@ -153,8 +153,8 @@ class Local:
     def _function(self, target: str, wanted: str = "function") -> Callable:
         found = self.find(target)
         if not callable(found) or (wanted == "class" and isinstance(found, nn.Module)):
-            is_now = f"this is an object of type {type(found).__name__}"
-            raise _NotAFunctionError(f"hand over the {wanted} itself; {is_now}")
+            is_now = f"not an object of type {type(found).__name__}"
+            raise _NotAFunctionError(f"pass the {wanted} itself, {is_now}")
         return found
 
     def _guard(self, action: Callable[[], Any]) -> Reply:

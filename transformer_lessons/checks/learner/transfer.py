@@ -37,7 +37,7 @@ def outgoing(value: Any, depth: int = 0) -> Any:
             return {"opaque": described}
         return value.detach().to("cpu", copy=True).as_subclass(Tensor)
     if type(value) is int and value.bit_length() > MOST_BITS:
-        return {"opaque": "an int beyond all floats"}
+        return {"opaque": "an int too large for a float"}
     if value is None or type(value) in (bool, int, float, str):
         return value
     if depth < DEPTH and isinstance(value, np.generic):  # a NumPy scalar

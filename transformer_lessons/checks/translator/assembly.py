@@ -87,7 +87,7 @@ def from_notebooks(
     wrong = [checks.task(task).public_name for task, part in found.items() if part.problem]
     if wrong and not fill:
         raise ValueError(
-            f"parts: expected right ones; mend {', '.join(wrong)}, or take the package's (--fill, fill=True)"
+            f"parts: expected right ones; repair {', '.join(wrong)} or use the package's (--fill, fill=True)"
         )
     own = {task: part for task, part in found.items() if not part.problem}
     source, target = number_words.vocabularies()
@@ -102,7 +102,7 @@ def from_notebooks(
     with assembled({}, config) as reference:
         compare(losses, train(reference, pairs, "the package's"))
     result = evaluate_number_words(saved, source, target, number_words.held_out())
-    print(f"\n{result['exact_match']:.1%} of {result['n']:,} numbers that it was not trained on.")
+    print(f"\n{result['exact_match']:.1%} of {result['n']:,} numbers that it was not trained on are right.")
     for name, words in (decoded or {"greedy": reading.decoded_words("", None, saved)}).items():
         print(f"\n{name}:")
         for number, one in zip(reading.NUMBERS, words, strict=True):
@@ -117,7 +117,7 @@ def describe_origin(part: Part | None, fill: bool) -> str:
         return "the package's"
     if not part.problem:
         return f"yours ({part.notebook})"
-    return f"{'the package’s, as yours' if fill else 'yours'} is not right ({part.notebook}): {part.problem}"
+    return f"{'the package’s; yours' if fill else 'yours'} is not right ({part.notebook}): {part.problem}"
 
 
 def compare(own: Sequence[float], package: Sequence[float]) -> None:

@@ -94,6 +94,6 @@ def cells_of(path: Path) -> list[Cell]:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         return [Cell(cell["cell_type"], cell["metadata"], "".join(cell["source"])) for cell in cells]
     except FileNotFoundError:
-        raise ValueError(f"file: expected a notebook, got {path}, which is not there") from None
+        raise ValueError(f"file: expected a notebook, got {path}, which does not exist") from None
     except (OSError, ValueError, KeyError, TypeError):
         raise ValueError(f"file: expected a notebook (.ipynb, format 4), got {path}") from None

@@ -54,7 +54,7 @@ class Own(nn.Module):
         parameters = [name for name, _ in wrapped.named_parameters()]
         self.links = next(matchings(own, wanted, roles, parameters), [])
         if wanted and not self.links:
-            raise ValueError(f"parameters: the translator has {list(wanted)}, yours are {parameters}")
+            raise ValueError(f"parameters: expected matches for {list(wanted)}, got {parameters}")
         self.train(replaced.training)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

@@ -143,7 +143,7 @@ def as_text(task: Task, comparisons: Sequence[Comparison]) -> str:
         if own != before:
             lines.append(f"{'before':>9}  {join_words(before)}")
     same = sum(one.own == one.before for one in comparisons)
-    return "\n".join([*lines, "", f"{same} of {len(comparisons)} as before."])
+    return "\n".join([*lines, "", f"{same} of {len(comparisons)} are the same as before."])
 
 
 def join_words(words: Sequence[str]) -> str:
