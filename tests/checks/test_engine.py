@@ -217,9 +217,13 @@ def test_a_vector_that_nothing_is_expected_for_is_named():
     for name, other in names.items():
         right = right.replace(f"self.{name}", f"self.{other}")
     start = "super().__init__()\n"
-    more = right.replace(start, f"{start}        self.sharpness = nn.Parameter(torch.ones(1))\n")
-    message = checks.check("multi_head", checks.task("multi_head").define(more)).message
-    assert "no expected weight fits its sharpness of shape (1,)" in message.splitlines()[0]
+    for size, told in (
+        ("1", "no expected weight fits its sharpness of shape (1,)"),
+        ("d_model", "and 5 of shape"),
+    ):
+        more = right.replace(start, f"{start}        self.sharpness = nn.Parameter(torch.ones({size}))\n")
+        message = checks.check("multi_head", checks.task("multi_head").define(more)).message
+        assert told in message.splitlines()[0]
 
 
 @pytest.mark.parametrize(

@@ -197,12 +197,12 @@ def _mismatch(own: State, wanted: State) -> Reply:
             message = f"{name} has shape {tuple(own[name].shape)}; expected {tuple(wanted[name].shape)}"
             return Reply(error={"type": WEIGHTS, "message": message, "line": ""})
     counts = [Counter(tuple(t.shape) for t in s.values() if t.dim() > 1) for s in (own, wanted)]
+    has_matrix, spare = bool(counts[0]), []
+    if counts[0] == counts[1]:  # so it is a vector that does not fit
+        counts = [Counter(tuple(t.shape) for t in s.values()) for s in (own, wanted)]
+        spare = [f"{n} of shape {(*x.shape,)}" for n, x in own.items() if (*x.shape,) not in counts[1]]
     shapes = [" and ".join(f"{n} of shape {shape}" for shape, n in count.items()) for count in counts]
     reason = f"it has {shapes[0]}; expected {shapes[1] or 'no matrix'}"
-    if counts[0] == counts[1]:  # so it is a vector that does not fit
-        known = {tensor.shape for tensor in wanted.values()}
-        spare = [f"{name} of shape {tuple(t.shape)}" for name, t in own.items() if t.shape not in known]
-        more = f"it has {len(own)} parameters; expected {len(wanted)}"
-        reason = f"no expected weight fits its {' and '.join(spare)}" if spare else more
-    message = f"weights cannot be loaded into it: {reason}"
-    return Reply(error={"type": WEIGHTS, "message": message, "line": ""} if shapes[0] else None)
+    message = f"no expected weight fits its {' and '.join(spare)}" if spare else reason
+    error = {"type": WEIGHTS, "message": f"weights cannot be loaded into it: {message}", "line": ""}
+    return Reply(error=error if has_matrix else None)
