@@ -219,7 +219,7 @@ def test_a_vector_that_nothing_is_expected_for_is_named():
     start = "super().__init__()\n"
     for size, told in (
         ("1", "no expected weight fits its sharpness of shape (1,)"),
-        ("d_model", "and 5 of shape"),
+        ("d_model", "it has 5 of shape (5,); expected 4"),
     ):
         more = right.replace(start, f"{start}        self.sharpness = nn.Parameter(torch.ones({size}))\n")
         message = checks.check("multi_head", checks.task("multi_head").define(more)).message

@@ -196,13 +196,11 @@ def _mismatch(own: State, wanted: State) -> Reply:
         if name in own and own[name].shape != wanted[name].shape:
             message = f"{name} has shape {tuple(own[name].shape)}; expected {tuple(wanted[name].shape)}"
             return Reply(error={"type": WEIGHTS, "message": message, "line": ""})
-    counts = [Counter(tuple(t.shape) for t in s.values() if t.dim() > 1) for s in (own, wanted)]
-    has_matrix, spare = bool(counts[0]), []
-    if counts[0] == counts[1]:  # so it is a vector that does not fit
-        counts = [Counter(tuple(t.shape) for t in s.values()) for s in (own, wanted)]
-        spare = [f"{n} of shape {(*x.shape,)}" for n, x in own.items() if (*x.shape,) not in counts[1]]
-    shapes = [" and ".join(f"{n} of shape {shape}" for shape, n in count.items()) for count in counts]
-    reason = f"it has {shapes[0]}; expected {shapes[1] or 'no matrix'}"
-    message = f"no expected weight fits its {' and '.join(spare)}" if spare else reason
+    counts = [Counter((*tensor.shape,) for tensor in state.values()) for state in (own, wanted)]
+    spare = [f"{n} of shape {(*x.shape,)}" for n, x in own.items() if (*x.shape,) not in counts[1]]
+    unlike = [shape for shape in counts[0] | counts[1] if counts[0][shape] != counts[1][shape]]
+    shapes = (" and ".join(f"{n[shape]} of shape {shape}" for shape in unlike or n) for n in counts)
+    no_place = f"no expected weight fits its {' and '.join(spare)}"
+    message = no_place if spare else f"it has {'; expected '.join(shapes)}"
     error = {"type": WEIGHTS, "message": f"weights cannot be loaded into it: {message}", "line": ""}
-    return Reply(error=error if has_matrix else None)
+    return Reply(error=error if any(tensor.dim() > 1 for tensor in own.values()) else None)
