@@ -78,7 +78,7 @@ def test_a_wrong_word_gets_one_line_and_exit_code_2(lessons, command, complaint)
         ('{"data": {"colour": 1}}', "colour: number-words has no such setting"),
         ('{"data": 5}', "data: expected an object, got 5"),
         ('{"task": []}', r"task: expected one of number-words, .*, got \[\]"),
-        ('{"model": {"max_length": 1}}', "pairs: expected some of at most 1 tokens a side, got none"),
+        ('{"model": {"max_length": 1}}', "pairs: expected some with at most 1 tokens per side, got none"),
         ('{"training": {"batch_size": 99999}}', "batch_size: expected 1 to 20000"),
     ],
 )
@@ -256,9 +256,9 @@ def test_a_run_says_how_it_ended_and_is_not_discarded(train, lessons, judged):
     assert (record["steps"], record["seed"], record["last_loss"]) == (7, 0, lines[-1]["loss"])
     assert "data" not in json.loads((FOLDER / "config.json").read_text())
     before = (FOLDER / "weights.safetensors").read_bytes()
-    holds = "output: runs/number-words holds a run; --resume goes on with it, --overwrite discards it"
+    holds = "output: runs/number-words holds a run; --resume continues it, --overwrite discards it"
     assert holds in train()[2]
-    assert "steps: the run in runs/number-words has 7, got 5" in train("--resume", "--steps", "5")[2]
+    assert f"steps: expected 7, as in {FOLDER}/config.json, got 5" in train("--resume", "--steps", "5")[2]
     (FOLDER / "checkpoint.pt").unlink()
     assert holds in train("--resume-or-start")[2]  # a model that is done is not discarded for want of one
     assert (FOLDER / "weights.safetensors").read_bytes() == before
@@ -276,11 +276,11 @@ def test_a_config_that_is_given_to_go_on_must_say_what_the_run_has(train, lesson
     steps[1].append(4)
     train()
     again = ("--resume", "--config", "small.json")
-    had = "lessons train: {}: the run in runs/number-words has {}, got {}\n"
+    had = "lessons train: {}: expected {}, as in runs/number-words/config.json, got {}\n"
     assert train(*again, batch_size=6) == (2, "", had.format("batch_size", 5, 6))
     for content, complaint in (
         ({"model": {"d_ff": 7}}, had.format("d_ff", 5, 7)),
-        ({"task": "wmt14"}, f"lessons train: task: {FOLDER}/config.json is of number-words, got wmt14\n"),
+        ({"task": "wmt14"}, had.format("task", "number-words", "wmt14")),
     ):
         Path("other.json").write_text(json.dumps(content))
         command = ("train", "--resume", "--config", "other.json", "--output", str(FOLDER))
@@ -297,7 +297,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_ends_as_any_other(train, steps
     code, out, error = train(*output.split())
     assert (code, out) == (130, "")
     hint = error.splitlines()[-1]
-    assert hint == f"stopped after step 4; to go on: lessons train --resume{output}"
+    assert hint == f"stopped after step 4; to continue: lessons train --resume{output}"
     assert train(*hint.split("lessons train ")[1].split())[0] == 0  # word for word, as a user would copy it
     assert taken[11:] == [5, 6, 7]  # begun anew, it would end the same
     assert same(output.split()[-1] if output else FOLDER, "uninterrupted")
@@ -391,7 +391,7 @@ def test_oracles_prints_a_line_for_each(lessons, monkeypatch):
     monkeypatch.setattr(cli, "cases", lambda: found)
     code, out, error = lessons("oracles")
     _, _, ours, other, last = out.splitlines()
-    assert (code, error) == (1, "skipped: 1 of 3, which need transformers\n")
+    assert (code, error) == (1, "skipped 1 of 3 comparisons, which need transformers\n")
     assert ours.split() == "norms.Ours (beams=2) nn.Theirs 2.5e-11 – 2.5e-11 –".split()
     assert other.endswith("OUT OF BOUNDS")
     assert last == "2 comparisons, 1 out of bounds (1e-10 in float64, 1e-5 in float32)"

@@ -157,7 +157,7 @@ def test_the_command_is_stopped_and_one_process_goes_on_by_the_same_words(tmp_pa
         process.send_signal(signal.SIGINT)  # torchrun passes it on
         _, complaints = process.communicate(timeout=120)
     assert process.returncode != 0
-    assert "to go on: lessons train --resume --output" in complaints
+    assert "to continue: lessons train --resume --output" in complaints
     assert 7 <= torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["step"] < 60
     result = {"exact_match": 0.0, "n": 1000, "errors": {}, "examples": []}
     monkeypatch.setattr(NumberWords, "evaluate", lambda *given: result)
@@ -189,7 +189,7 @@ def test_every_process_has_its_own_gpu(two, monkeypatch):
         assert two == [device, "nccl"] == [torch.device("cuda", 1), "nccl"]
     assert two[2:] == ["left"]
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    message = "nproc-per-node: expected at most 1, the GPUs here, got more"
+    message = "nproc-per-node: expected at most 1, the number of GPUs here, got more"
     with pytest.raises(ValueError, match=message), distributed.process_group(torch.device("cuda")):
         pass
 

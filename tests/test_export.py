@@ -153,7 +153,7 @@ def test_what_a_format_cannot_say_is_refused_and_nothing_is_left(tmp_path, monke
         run, *_ = saved(tmp_path / "run", model_of(**settings))
         with pytest.raises(ValueError, match=f"huggingface: expected {complaint}"):
             save(run, tmp_path / "out", format="huggingface")
-    with pytest.raises(ValueError, match=r"directory: expected a new one, got .*run"):
+    with pytest.raises(ValueError, match=r"directory: expected a new folder, got .*run"):
         save(run, run, format="ctranslate2")
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(ImportError, match=r'pip install "transformer-lessons\[ctranslate2\]"'):
@@ -189,7 +189,7 @@ def test_weights_of_torch_come_in():
     [
         (lambda it: it.final_logits_bias.add_(1.0), "final_logits_bias: expected 0.0"),
         (lambda it: setattr(it.config, "activation_function", "swish"), "activation_function: expected relu"),
-        (lambda it: setattr(it.config, "d_model", 12), "d_model: expected 10, as ours has it, got 12"),
+        (lambda it: setattr(it.config, "d_model", 12), "d_model: expected 10, as in our model, got 12"),
     ],
 )
 def test_other_models_of_transformers_are_refused(change, complaint):
@@ -204,9 +204,9 @@ def test_other_models_of_transformers_are_refused(change, complaint):
 @pytest.mark.parametrize(
     ("ours", "settings", "complaint"),
     [
-        (PRE, {"nhead": 5}, "num_heads: expected 2, as ours has it, got 5"),
-        (PRE, {"activation": nn.GELU()}, "activation: expected relu, as ours has it, got GELU"),
-        (PRE, {"layer_norm_eps": 1e-6}, "layer_norm_eps: expected 1e-05, as ours has it, got 1e-06"),
+        (PRE, {"nhead": 5}, "num_heads: expected 2, as in our model, got 5"),
+        (PRE, {"activation": nn.GELU()}, "activation: expected relu, as in our model, got GELU"),
+        (PRE, {"layer_norm_eps": 1e-6}, "layer_norm_eps: expected 1e-05, as in our model, got 1e-06"),
         (PRE, {"norm_first": False}, "norm_first: expected True"),
         (POST, {"norm_first": False}, r"got .*'decoder.norm.bias', .10,"),  # a norm that ours has not
     ],

@@ -53,7 +53,7 @@ def test_every_parameter_is_there_under_its_name_to_half_a_step(dtype, changes):
 
 def test_what_the_page_has_no_code_for_is_refused():
     for name, value in {"activation": "gelu", "position": "learned"}.items():
-        with pytest.raises(ValueError, match=f"web: expected {name} .*has code for, got '{value}'"):
+        with pytest.raises(ValueError, match=f"web: expected {name} .*that it supports, got '{value}'"):
             web.exported(*small(**{name: value}))
     joint = Subwords.train(["a text"], 260)
     with pytest.raises(ValueError, match="web: expected a model of number words, got one of texts"):

@@ -97,14 +97,14 @@ def test_all_that_is_wrong_is_named(notebook, check):
     code, out, _ = check(notebook, "--no-run", name="ps01_embeddings_attention (1).ipynb")
     assert code == 1
     assert out.splitlines() == [
-        "- the file should be called ps01_embeddings_attention.ipynb, but is ps01_embeddings_attention (1).ipynb",
-        "- the file has 6.0 MB, more than 5: clear large outputs",
+        "- the file should be called ps01_embeddings_attention.ipynb, not ps01_embeddings_attention (1).ipynb",
+        "- the file is 6.0 MB, larger than 5 MB: clear large outputs",
         "- ps01-3-test is missing: copy it from a fresh notebook",
         "- ps01-5-capped-answer is missing: copy it from a fresh notebook",
-        "- ps01-5-largest-answer is there 3 times: delete the copies",
-        "- mine is no cell of ps01_embeddings_attention: was it renamed, or is it another's?",
+        "- ps01-5-largest-answer occurs 3 times: delete the copies",
+        "- mine is not a cell of ps01_embeddings_attention: was it renamed or copied from elsewhere?",
         "- ps01-1-answer should be a code cell, but is a markdown cell",
-        "- ps01-1-test was changed: it is locked, and the grader puts the old one back",
+        "- ps01-1-test was changed: it is locked, and the grader restores the original",
         "- ps01-6-answer was changed but not run: run all cells from the top before you hand in",
         "9 things to look at",
     ]

@@ -102,7 +102,7 @@ def test_a_run_of_ones_own_goes_on_and_is_judged_by_other_files(folder, lessons,
         patch.setattr("transformer_lessons.trainer.trainer.Trainer.run", lambda self: bool(self.save()))
         code, _, error = lessons("train", *OWN, *two)
     assert code == 130
-    assert error.endswith("stopped after step 0; to go on: lessons train --resume --task text\n")
+    assert error.endswith("stopped after step 0; to continue: lessons train --resume --task text\n")
     code, out, _ = lessons("train", "--resume", "--task", "text")
     assert code == 0
     assert out.endswith(" on 30 pairs of t.en and t.de, en-de\n")
@@ -113,7 +113,7 @@ def test_a_run_of_ones_own_goes_on_and_is_judged_by_other_files(folder, lessons,
     # Said again, the files are the same ones; others are a contradiction, and so is what has changed in them.
     assert lessons("train", "--resume", *OWN)[0] == 0
     _, _, error = lessons("train", "--resume", "--task", "text", "--source", "t.en")
-    assert error == f"lessons train: source: the run in runs/text has {folder}/a.en.gz, got {folder}/t.en\n"
+    assert error.endswith(f": expected {folder}/a.en.gz, as in runs/text/config.json, got {folder}/t.en\n")
     write(folder / "a.de", ["etwas"] * 300)
     code, _, error = lessons("train", "--resume", "--task", "text")
     assert code == 2
@@ -128,8 +128,8 @@ EMPTY = ["", "x"]
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ("", "source: expected a file with a sentence a line, got none"),
-        ("--source a.en.gz", "target: expected a file with a sentence a line, got none"),
+        ("", "source: expected a file with one sentence per line, got none"),
+        ("--source a.en.gz", "target: expected a file with one sentence per line, got none"),
         ("--source a.en.gz --target t.de", "t.de: expected as many lines as in a.en.gz, got 30"),
         ("--source a.en.gz --target no.de", r"\[Errno 2\] No such file or directory: 'no.de'"),
         ("--source t.en --target latin.de", "latin.de: expected UTF-8, got the byte 0xe4 in line 2"),
@@ -138,7 +138,7 @@ EMPTY = ["", "x"]
         ("--source t.en --target t.de --test t.en a.de", "t.en: expected as many lines as in a.de, got 30"),
         ("--source t.en --target t.de --validation e.en e.de", "e.en: expected sentences, got none"),
         ("--source t.en --target t.de --vocab-size 258", "vocab_size: expected 259 or more, .*, got 258"),
-        ("--source long.en --target long.en", "pairs: expected some of at most 256 tokens a side, got none"),
+        ("--source long.en --target long.en", "pairs: expected some with at most 256 tokens per side, .*"),
         (
             "--task number-words --config no.json --source t.en",
             "source: expected --task text, got number-words",
@@ -171,8 +171,8 @@ def test_what_the_model_has_no_room_for_is_not_learned_judged_or_translated(fold
     files = ("--source", "t.en", "--target", "t.de", "--validation", "t.en", "t.de", "--output", "run")
     code, out, error = lessons("train", *OWN[:2], *files)
     assert (code, out[-37:]) == (0, " on 29 pairs of t.en and t.de, en-de\n")
-    assert "left out: 1 of 28 pairs, which have more than 99 tokens\n" in error  # two more are held out
-    assert error.endswith("left out: 1 of 30 pairs, which have more than 99 tokens\n")
+    assert "left out 1 of 28 pairs, which are longer than 99 tokens\n" in error  # two more are held out
+    assert error.endswith("left out 1 of 30 pairs, which are longer than 99 tokens\n")
     assert json.loads((folder / "run/record.json").read_text())["n"] == 29
     lines = ["seven", "long " * 100, "seven"]
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines)))
@@ -287,7 +287,7 @@ def test_a_translation_does_not_depend_on_its_batch_and_ends_where_it_must():
     for extra_tokens, length in ((0, 7), (5, 12), (None, 64), (60, 64)):
         how = {"beam_size": 2, "extra_tokens": extra_tokens}
         assert len(evaluation.translate(model, source, target, [["one"] * 7], **how)[0]) == length
-    with pytest.raises(ValueError, match="expected at most 64 tokens each, got 1 longer: number 1 with 65"):
+    with pytest.raises(ValueError, match="at most 64 tokens each, got 1 longer, first number 1 with 65"):
         evaluation.translate(model, source, target, [["one"], ["one"] * 65])
 
 

@@ -122,7 +122,7 @@ class Corpus:
         """The training set, with a progress bar if it takes long (in a log file, a line every 10 seconds)."""
         pause = 0.1 if sys.stderr.isatty() else 10.0
         bar = {"unit": "pair", "unit_scale": True, "mininterval": pause, "delay": 1}
-        yield from tqdm(self.training(), f"the training set, read {why}", **bar)
+        yield from tqdm(self.training(), f"reading the training set {why}", **bar)
 
     def _cached(self, name: str, make: Callable[[Path], None]) -> Path:
         """A cached file, made if missing. The operating system releases the lock of a killed process."""

@@ -47,7 +47,7 @@ def read_json(path: Path) -> dict:
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except ValueError as error:  # not JSON, or not UTF-8
-        raise ValueError(f"{path}: expected JSON, got {error}") from None
+        raise ValueError(f"{path}: expected JSON, got something else: {error}") from None
     if not isinstance(content, dict):
         raise ValueError(f"{path}: expected a JSON object, got {type(content).__name__}")
     return content

@@ -12,4 +12,4 @@ def library(name: str, *, extra: str) -> ModuleType:
         if error.name != name:  # it is installed, but a library that it needs is not
             raise
         install = f'pip install "transformer-lessons[{extra}]"'
-        raise ImportError(f"{name}: expected an installed library, got none: {install}") from None
+        raise ImportError(f"{name}: expected an installed library, got none; run {install}") from None

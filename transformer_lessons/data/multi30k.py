@@ -58,5 +58,5 @@ def _fetched(name: str) -> Path:
             return Path(fetcher.fetch(name, progressbar=True))
         except (OSError, ValueError) as error:
             reasons.append(str(error))
-    hint = f"Where there is no network, {DATA_VARIABLE} names a folder with the six files."
-    raise OSError(f"{name}: expected to fetch it, got {'; '.join(reasons)}. {hint}")
+    hint = f"Without a network, set {DATA_VARIABLE} to a folder with the six files."
+    raise OSError(f"{name}: expected to download it, got {'; '.join(reasons)}. {hint}")

@@ -108,7 +108,7 @@ def parse(text: str) -> int:
             part = 100 * part if word == "hundred" else part + VALUES[word]
     n = 1000 * thousands + part
     if n >= LIMIT or [word for word in english_tokens(english(n)) if word not in ("and", ",")] != words:
-        raise ValueError(f"number: expected a number's words in their order, got {text!r}")
+        raise ValueError(f"number: expected words that form one number, got {text!r}")
     return n
 
 

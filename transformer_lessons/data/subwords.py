@@ -53,7 +53,7 @@ class Subwords:
         try:
             return cls(tokenizers.Tokenizer.from_buffer(content))
         except Exception as error:  # the library raises nothing narrower
-            raise ValueError(f"{path}: expected a tokenizer.json, got {error}") from None
+            raise ValueError(f"{path}: expected a tokenizer.json, got something else: {error}") from None
 
     def save(self, path: Path) -> None:
         """Write a tokenizer.json, whole or not at all."""

@@ -54,5 +54,5 @@ def _stream(split: str, english: Path, german: Path) -> None:
                     file.write(row["translation"][language].replace("\n", " ") + "\n")
     except Exception as error:  # the layers below raise many kinds of error without a network
         got = f"{type(error).__name__}: {brief(error)}"
-        hint = f"Where there is no network, {DATA_VARIABLE} names a folder with the folder wmt14."
-        raise OSError(f"{DATASET}: expected to stream it, got {got}. {hint}") from error
+        hint = f"Without a network, set {DATA_VARIABLE} to a folder that contains wmt14."
+        raise OSError(f"{DATASET}: expected to download it, got {got}. {hint}") from error

@@ -19,7 +19,7 @@ def save(run: Path | None, directory: Path, *, format: str) -> None:
     ValueError if the folder exists, or if the format cannot express some part of the model.
     """
     if directory.exists():
-        raise ValueError(f"directory: expected a new one, got {directory}, which exists")
+        raise ValueError(f"directory: expected a new folder, got {directory}, which exists")
     temporary = directory.with_name(f".{directory.name}.new")
     rmtree(temporary, ignore_errors=True)  # left by a killed process
     try:

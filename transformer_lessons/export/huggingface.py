@@ -35,7 +35,7 @@ def to_huggingface(model: Transformer) -> nn.Module:
     if c.position != "sinusoidal":
         raise ValueError(f"huggingface: expected sinusoidal positions, got {c.position} ones")
     if c.norm_first and not c.shared_vocabulary:
-        raise ValueError("huggingface: expected one vocabulary of both languages for pre-norm, got two")
+        raise ValueError("huggingface: expected one vocabulary for both languages with pre-norm, got two")
     if c.norm_first:
         kinds = transformers.PegasusConfig, transformers.PegasusForConditionalGeneration
     else:

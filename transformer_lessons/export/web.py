@@ -44,7 +44,7 @@ def exported(model: Transformer, source: Tokeniser, target: Tokeniser, dtype: st
     config = asdict(model.config)
     for name, expected in SUPPORTED.items():
         if config[name] != expected:
-            raise ValueError(f"web: expected {name} {expected!r}, all it has code for, got {config[name]!r}")
+            raise ValueError(f"web: expected {name} {expected!r}, all that it supports, got {config[name]!r}")
     tensors, tied, first, data = {}, {}, {}, bytearray()
     for name, parameter in model.state_dict(keep_vars=True).items():
         if (known := first.setdefault(id(parameter), name)) != name:

@@ -47,7 +47,7 @@ def import_weights(model: Transformer, theirs: nn.Module) -> None:
 def expect(name: str, ours: object, theirs: object) -> None:
     """Raise ValueError unless a setting is the same on both sides."""
     if ours != theirs:
-        raise ValueError(f"{name}: expected {ours}, as ours has it, got {theirs}")
+        raise ValueError(f"{name}: expected {ours}, as in our model, got {theirs}")
 
 
 def invert(translate: Callable[[dict], dict], ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> dict:

@@ -33,7 +33,7 @@ from transformer_lessons.trainer.runs import choose_device, default_directory, t
 from transformer_lessons.trainer.tasks import TASKS, NumberWords, Task, load_task, translations
 
 DEFAULT_DIRECTORY = default_directory(NumberWords())
-PLAIN = "compute as the chapters do, without `fast`"
+PLAIN = "compute as in the chapters, without `fast`"
 
 
 class Parser(argparse.ArgumentParser):
@@ -72,42 +72,42 @@ def make_parser() -> Parser:
         return command
 
     model = Parser(add_help=False)
-    without = f"{DEFAULT_DIRECTORY}, or else the model that comes with the package"
-    model.add_argument("--model", type=Path, metavar="DIR", help=f"a run's folder ({without})")
+    without = f"{DEFAULT_DIRECTORY} if it exists, otherwise the packaged model"
+    model.add_argument("--model", type=Path, metavar="DIR", help=f"folder of a run ({without})")
     search = Parser(add_help=False)
-    search.add_argument("--beam", type=int, default=1, metavar="N", help="beam search; 1 is greedy (1)")
+    search.add_argument("--beam", type=int, default=1, metavar="N", help="beam size; 1 is greedy search (1)")
     how = search.add_mutually_exclusive_group()
     how.add_argument("--plain", action="store_true", help=PLAIN)
-    how.add_argument("--int8", action="store_true", help="weights of one byte each: large models are faster")
+    how.add_argument("--int8", action="store_true", help="round weights to one byte; large models are faster")
 
-    add_train_arguments(add("train", train, "train a model; Ctrl-C leaves a checkpoint, --resume goes on"))
-    command = add("evaluate", evaluate, "measure a model on what it was not trained on", model, search)
-    command.add_argument("--json", action="store_true", help="machine-readable")
-    command.add_argument("--source", metavar="FILE", help="of texts: judge on this file instead, and")
-    command.add_argument("--target", metavar="FILE", help="on its translation, a sentence a line, or .gz")
-    command = add("translate", translate, "number words, digits or text, as the model learned", model, search)
-    command.add_argument("text", nargs="*", metavar="TEXT", help="without it, one per line of standard input")
-    command = add("export", export, "write a model for other programs, which translate the same", model)
+    add_train_arguments(add("train", train, "train a model; Ctrl-C saves a checkpoint, --resume continues"))
+    command = add("evaluate", evaluate, "measure a model on data that it was not trained on", model, search)
+    command.add_argument("--json", action="store_true", help="print the result as JSON")
+    command.add_argument("--source", metavar="FILE", help="text models: other test sentences, one per line")
+    command.add_argument("--target", metavar="FILE", help="their translations; files plain or .gz")
+    command = add("translate", translate, "translate number words, digits or text", model, search)
+    command.add_argument("text", nargs="*", metavar="TEXT", help="what to translate (each line of input)")
+    command = add("export", export, "write a model in the format of another program", model)
     command.add_argument("--format", choices=FORMATS, required=True)
     command.add_argument("directory", type=Path, metavar="DIR", help="a new folder")
-    command = add("symptoms", lambda it: print(listing(" ".join(it.word))), "mistakes, by what you see")
-    command.add_argument("word", nargs="*", metavar="WORD", help="of what you see, such as NaN")
-    add("doctor", doctor, "say what is installed here and whether it works")
+    command = add("symptoms", lambda it: print(listing(" ".join(it.word))), "list mistakes by what you see")
+    command.add_argument("word", nargs="*", metavar="WORD", help="part of what you see, such as NaN")
+    add("doctor", doctor, "show what is installed here and whether it works")
     add("oracles", oracles, "compare every component with independent implementations")
-    command = add("check-submission", check_submission, "what a notebook lacks before it is handed in")
+    command = add("check-submission", check_submission, "check a notebook before you hand it in")
     command.add_argument("file", type=Path, metavar="FILE.ipynb")
-    command.add_argument("--no-run", action="store_true", help="only look at the file, run nothing")
+    command.add_argument("--no-run", action="store_true", help="check the file without running its cells")
     command = add(
         "my-transformer",
         lambda it: from_notebooks(it.files, fill=it.fill, output=it.output),
-        "train a model of your own parts, from assignments",
+        "train a model with your own parts from assignments",
     )
-    rights = "solved assignments, whose code runs with your rights"
+    rights = "solved assignments; their code runs with your permissions"
     command.add_argument("files", nargs="+", type=Path, metavar="FILE.ipynb", help=rights)
-    command.add_argument("--fill", action="store_true", help="our part where yours is missing or wrong")
+    command.add_argument("--fill", action="store_true", help="use our part where yours is missing or wrong")
     command.add_argument("--output", type=Path, default="runs/mine", metavar="DIR", help="(%(default)s)")
-    command = add("solution", lambda it: print(solution(it.assignment, it.task)), "a right answer to a task")
-    command.add_argument("assignment", metavar="ASSIGNMENT", help="such as ps03")
+    command = add("solution", lambda it: print(solution(it.assignment, it.task)), "print an answer to a task")
+    command.add_argument("assignment", metavar="ASSIGNMENT", help="its name, such as ps03")
     command.add_argument("task", metavar="TASK", help="its number, such as 4")
     return parser
 
@@ -115,29 +115,29 @@ def make_parser() -> Parser:
 def add_train_arguments(command: Parser) -> None:
     """Add the arguments of ``lessons train``."""
     command.add_argument("--task", choices=TASKS, help="what to learn (number-words)")
-    two, own = ("SOURCE", "TARGET"), command.add_argument_group("text of your own (--task text)")
-    own.add_argument("--source", metavar="FILE", help="a sentence a line, plain or .gz")
-    own.add_argument("--target", metavar="FILE", help="its translation, line by line")
-    own.add_argument("--validation", nargs=2, metavar=two, help="two more, to judge the run by at its end")
-    own.add_argument("--test", nargs=2, metavar=two, help="two for `evaluate` (some pairs that are held out)")
-    own.add_argument("--vocab-size", type=int, metavar="N", help="most tokens, for both languages (6,000)")
-    packaged = f"a run's config.json, to train like it, or one of {', '.join(sorted(configs.PACKAGED))}"
+    two, own = ("SOURCE", "TARGET"), command.add_argument_group("your own text (--task text)")
+    own.add_argument("--source", metavar="FILE", help="sentences, one per line, plain or .gz")
+    own.add_argument("--target", metavar="FILE", help="their translations, line by line")
+    own.add_argument("--validation", nargs=2, metavar=two, help="two more, for the evaluation at the end")
+    own.add_argument("--test", nargs=2, metavar=two, help="two for `evaluate` (pairs held out of training)")
+    own.add_argument("--vocab-size", type=int, metavar="N", help="largest joint vocabulary (6,000)")
+    packaged = f"settings: a run's config.json, or one of {', '.join(sorted(configs.PACKAGED))}"
     command.add_argument("--config", type=configs.find, metavar="FILE", help=packaged)
-    command.add_argument("--output", type=Path, metavar="DIR", help="(runs/TASK)")
-    command.add_argument("--seed", type=int, metavar="N", help="of initialisation and data (0)")
+    command.add_argument("--output", type=Path, metavar="DIR", help="folder of the run (runs/TASK)")
+    command.add_argument("--seed", type=int, metavar="N", help="seed of initialisation, data and dropout (0)")
     steps = ", ".join(f"{name} {task.training.steps:,}" for name, task in TASKS.items())
-    command.add_argument("--steps", type=int, metavar="N", help=f"optimiser steps in all ({steps})")
+    command.add_argument("--steps", type=int, metavar="N", help=f"optimiser steps in total ({steps})")
     command.add_argument("--device", choices=["auto", "cpu", "cuda", "mps"], default="auto")
-    command.add_argument("--precision", choices=PRECISIONS, help="of matrix products (texts: auto)")
+    command.add_argument("--precision", choices=PRECISIONS, help="of matrix products (float32; texts: auto)")
     flag = {"action": "store_true", "default": None}
-    command.add_argument("--compile", **flag, help="fuse the step with torch.compile")
+    command.add_argument("--compile", **flag, help="compile layers and loss with torch.compile")
     command.add_argument("--plain", **flag, help=PLAIN)
-    shares = "under torchrun: no process holds the whole model"
+    shares = "under torchrun: each process holds a part of the model"
     command.add_argument("--shard", action=argparse.BooleanOptionalAction, help=shares)
     kept = command.add_mutually_exclusive_group()
-    kept.add_argument("--resume", action="store_true", help="go on from the checkpoint in DIR")
-    kept.add_argument("--resume-or-start", action="store_true", help="go on if there is a checkpoint in DIR")
-    kept.add_argument("--overwrite", action="store_true", help="discard the run in DIR and start anew")
+    kept.add_argument("--resume", action="store_true", help="continue from the checkpoint in DIR")
+    kept.add_argument("--resume-or-start", action="store_true", help="continue from the checkpoint, if any")
+    kept.add_argument("--overwrite", action="store_true", help="discard the run in DIR and start again")
 
 
 def find_run(directory: Path | None) -> Path | None:
@@ -258,5 +258,5 @@ def oracles(chosen: argparse.Namespace) -> int:
     bounds = "(1e-10 in float64, 1e-5 in float32)"
     print(f"{len(found) - skipped} comparisons, {outside or 'none'} out of bounds {bounds}")
     if skipped:
-        print(f"skipped: {skipped} of {len(found)}, which need transformers", file=sys.stderr)
+        print(f"skipped {skipped} of {len(found)} comparisons, which need transformers", file=sys.stderr)
     return int(outside > 0)

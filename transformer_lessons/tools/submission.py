@@ -50,7 +50,7 @@ def read(path: Path) -> tuple[list[dict], str]:
     votes = Counter(known[name] for name in names if name in known)
     if not votes:
         expected = f"one of {', '.join(assignments())}"
-        raise ValueError(f"file: expected {expected}, got a notebook with no cell of these")
+        raise ValueError(f"file: expected {expected}, got a notebook with no cell of any of them")
     return cells, votes.most_common(1)[0][0]
 
 
@@ -60,15 +60,15 @@ def problems_of(path: Path) -> list[str]:
     released = assignments()[name]["cells"]
     found = []
     if path.name != f"{name}.ipynb":
-        found.append(f"the file should be called {name}.ipynb, but is {path.name}")
+        found.append(f"the file should be called {name}.ipynb, not {path.name}")
     if path.stat().st_size > MOST_BYTES:
         size = path.stat().st_size / 1e6
-        found.append(f"the file has {size:.1f} MB, more than {MOST_BYTES / 1e6:.0f}: clear large outputs")
+        found.append(f"the file is {size:.1f} MB, larger than {MOST_BYTES / 1e6:.0f} MB: clear large outputs")
     count = Counter(map(grade_id, cells))
     found += [f"{cell} is missing: copy it from a fresh notebook" for cell in released if not count[cell]]
-    found += [f"{cell} is there {n} times: delete the copies" for cell, n in count.items() if cell and n > 1]
+    found += [f"{cell} occurs {n} times: delete the copies" for cell, n in count.items() if cell and n > 1]
     unknown = [cell for cell in count if cell and cell not in released]
-    found += [f"{cell} is no cell of {name}: was it renamed, or is it another's?" for cell in unknown]
+    found += [f"{cell} is not a cell of {name}: was it renamed or copied from elsewhere?" for cell in unknown]
     seen = {grade_id(cell): cell for cell in cells}
     texts = [problem(cell, seen[cell], released[cell]) for cell in released if cell in seen]
     return found + [text for text in texts if text]
@@ -80,7 +80,7 @@ def problem(name: str, cell: dict, released: dict) -> str | None:
         return f"{name} should be a {released['type']} cell, but is a {cell['cell_type']} cell"
     is_released = digest(cell["source"]) == released["sum"]
     if released["locked"]:
-        changed = f"{name} was changed: it is locked, and the grader puts the old one back"
+        changed = f"{name} was changed: it is locked, and the grader restores the original"
         return None if is_released else changed
     if is_released:
         return f"{name} is not answered yet"

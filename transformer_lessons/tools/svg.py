@@ -111,7 +111,7 @@ def compact(svg: str, name: str) -> str:
 def _element(node: ElementTree.Element, names: dict[str, str]) -> str:
     tag, style = node.tag.rpartition("}")[2], node.get("style", "")
     if tag == "image":
-        raise ValueError("image: expected shapes, got pixels, which cannot turn dark; Plot.heat draws cells")
+        raise ValueError("image: expected shapes, got pixels, which have no dark mode; use Plot.heat")
     unseen = tag == "path" and not node.get("id") and "stroke: " not in style and "fill: none" in style
     if tag in ("metadata", "style") or unseen:
         return ""

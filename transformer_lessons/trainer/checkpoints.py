@@ -83,7 +83,7 @@ def load_model(directory: Path | None = None) -> tuple[Transformer, Tokeniser, T
         load_weights(model, directory / "weights.safetensors")
         return model.eval(), *load_tokenisers(directory)
     except (KeyError, TypeError, RuntimeError, SafetensorError) as error:
-        fits = f"model: expected config and weights that fit, got {directory}"
+        fits = f"model: expected a config and weights that fit it, got {directory}"
         raise ValueError(f"{fits}: {brief(error)}") from None
 
 

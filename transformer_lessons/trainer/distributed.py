@@ -41,7 +41,7 @@ def process_group(device: torch.device) -> Iterator[torch.device]:
     if device.type == "cuda":
         device, count = torch.device("cuda", int(os.environ["LOCAL_RANK"])), torch.cuda.device_count()
         if device.index >= count:
-            raise ValueError(f"nproc-per-node: expected at most {count}, the GPUs here, got more")
+            raise ValueError(f"nproc-per-node: expected at most {count}, the number of GPUs here, got more")
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:

@@ -42,7 +42,7 @@ def translate(
     most = model.config.max_length
     ids = [source.encode(sentence) for sentence in sentences]
     if long := [number for number, one in enumerate(ids) if len(one) > most]:
-        got = f"{len(long)} longer: number {long[0]} with {len(ids[long[0]])}"
+        got = f"{len(long)} longer, first number {long[0]} with {len(ids[long[0]])}"
         raise ValueError(f"sentences: expected at most {most} tokens each, got {got}")
     device, found = next(model.parameters()).device, {}
     is_fast = any(type(part) in PLAIN for part in model.modules())  # as `fast.accelerate` makes it
@@ -58,9 +58,9 @@ def translate(
 def report_too_long(count: int, pairs: int, most: int) -> None:
     """Print how many of the pairs are too long to be used, if any; ValueError if all are."""
     if count == pairs:
-        raise ValueError(f"pairs: expected some of at most {most} tokens a side, got none")
+        raise ValueError(f"pairs: expected some with at most {most} tokens per side, got none")
     if count and not distributed.rank():
-        print(f"left out: {count:,} of {pairs:,} pairs, which have more than {most} tokens", file=sys.stderr)
+        print(f"left out {count:,} of {pairs:,} pairs, which are longer than {most} tokens", file=sys.stderr)
 
 
 def evaluate_number_words(

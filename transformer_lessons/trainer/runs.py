@@ -81,7 +81,7 @@ def print_resume_hint(trainer: Trainer, task: Task) -> None:
     """Print how to resume a run that was stopped."""
     given = "" if task.name == NumberWords.name else f" --task {task.name}"
     given += "" if trainer.directory == default_directory(task) else f" --output {trainer.directory}"
-    hint = f"to go on: lessons train --resume{given}"
+    hint = f"to continue: lessons train --resume{given}"
     print(f"stopped after step {trainer.step}; {hint}", file=sys.stderr)
 
 
@@ -138,14 +138,14 @@ def settings_of(
         chosen.resume = distributed.any_of((directory / checkpoints.CHECKPOINT).exists(), device)
         chosen.overwrite = not (directory / "record.json").exists()
     if own.exists() and not (chosen.resume or chosen.overwrite):
-        hint = "--resume goes on with it, --overwrite discards it"
-        raise ValueError(f"output: {directory} holds a run; {hint}")
+        raise ValueError(f"output: {directory} holds a run; --resume continues it, --overwrite discards it")
     if chosen.resume and not own.exists():
         raise ValueError(f"resume: expected a run, found no {own}")
     task = load_task(own) if chosen.resume else named
     wanted = chosen.task or (chosen.config and named.name)  # a folder can be resumed without naming its task
     if wanted not in (None, task.name):
-        raise ValueError(f"task: {own if chosen.resume else chosen.config} is of {task.name}, got {wanted}")
+        file = own if chosen.resume else chosen.config
+        raise ValueError(f"task: expected {task.name}, as in {file}, got {wanted}")
     before = apply_settings(own if chosen.resume else None, task, task.sizes, task.training)
     given = {name: value for name, value in vars(chosen).items() if value is not None}
     args = {part: {name: given[name] for name in names if name in given} for part, names in OPTIONS.items()}
@@ -153,7 +153,7 @@ def settings_of(
     known, got = ({**asdict(training), **sizes, **task.settings} for task, sizes, training in (before, found))
     for name in known if chosen.resume else ():
         if got[name] != known[name] and name != "shard":  # sharding does not change what a model learns
-            raise ValueError(f"{name}: the run in {directory} has {known[name]}, got {got[name]}")
+            raise ValueError(f"{name}: expected {known[name]}, as in {own}, got {got[name]}")
     task, sizes, training = found
     return task, directory, sizes, training
 

@@ -126,7 +126,7 @@ class TextTask:
         task = self if resumed else replace(self, trained_on=None)
         for name in ("source", "target"):
             if not (task.find_files or getattr(task, name)):
-                raise ValueError(f"{name}: expected a file with a sentence a line, got none")
+                raise ValueError(f"{name}: expected a file with one sentence per line, got none")
         task.evaluation_pairs(task.files("test"))
         if validation := task.files("validation"):
             task.evaluation_pairs(validation)

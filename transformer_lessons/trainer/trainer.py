@@ -121,7 +121,7 @@ class Trainer:
         loss, right, norm = torch.cat([sums, norm[None]]).tolist()  # together: each call waits for the GPU
         for what, x in (("loss", loss), ("gradient", 0.0 if self.scaler.is_enabled() else norm)):
             if not math.isfinite(x):
-                raise FloatingPointError(f"the {what} became {x} at step {self.step + 1}: train more gently")
+                raise FloatingPointError(f"step {self.step + 1}: the {what} was {x}; lower the learning rate")
         rate = self.config.learning_rate(self.step + 1)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
