@@ -78,7 +78,7 @@ def measure(
 ) -> None:
     """Run all parts, or those that ``--only`` selects; print each and write the record after it."""
     parser = program(name, about)
-    parser.add_argument("--only", default="", metavar="TEXT", help="parts with TEXT in their names")
+    parser.add_argument("--only", default="", metavar="TEXT", help="run only parts with TEXT in their names")
     only = parser.parse_args().only
     made_with |= {package: version(package) for package in packages}  # fails here, before hours are spent
     torch.manual_seed(0)

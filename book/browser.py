@@ -75,7 +75,7 @@ class Browser:
 def browser(width: int = LAPTOP, height: int = 800, dark: bool = False, **options) -> Iterator[Browser]:
     """A browser window of this size in CSS pixels; options are those of Playwright's `new_page`."""
     if (executable := find()) is None:
-        raise FileNotFoundError("no Chromium on the PATH")
+        raise FileNotFoundError("expected chromium or google-chrome on the PATH, got neither")
     look = {"color_scheme": "dark" if dark else "light", "reduced_motion": "reduce"}
     size = {"viewport": {"width": width, "height": height}, "is_mobile": width < TABLET}
     with (

@@ -72,7 +72,7 @@ def sentence(n: int) -> dict:
         states.append(f"“{word}” gets {100 * p:.1f}%, “{second}” {100 * q:.1f}%.")
         if word != right[k]:
             states[-1] += (
-                f" It should be “{right[k]}”: of 1,000 test numbers, this is the one that goes wrong."
+                f" It should be “{right[k]}”: of 1,000 test numbers, the model gets only this one wrong."
             )
         if word == "EOS":
             states[-1] += f" EOS ends the sentence: {''.join(german[1:])}."

@@ -61,8 +61,8 @@ def translator() -> None:
             pictures[name] = image(figure.screenshot())
     pictures["laptop"].save(STATIC / "stills" / "translator.webp", lossless=True, method=6)
     width, height = pictures["laptop"].size
-    print(f'its page, book/explorables/translator.md, should say width="{width}" height="{height}"')
-    print(f"explorables.css should give it {height}px, and {pictures['phone'].height}px on a phone")
+    print(f'in book/explorables/translator.md, set width="{width}" height="{height}"')
+    print(f"in explorables.css, set min-height: {height}px, and {pictures['phone'].height}px for phones")
 
 
 def grading() -> None:
@@ -72,7 +72,7 @@ def grading() -> None:
     with TemporaryDirectory() as folder, browser(width=WIDTH, device_scale_factor=SHARPNESS) as view:
         where = ["--course", folder]
         if autograder(["rehearse", "20", *where]) > 1 or autograder(["report", *where]):
-            raise SystemExit("grading failed")
+            raise SystemExit("grading the rehearsal failed")
         for name, (page, first, last) in GRADING.items():
             view.open(Path(folder) / page)
             start, end = (view.page.locator(one).first.bounding_box() for one in (first, last))

@@ -41,5 +41,5 @@ def check() -> Iterator[str]:
 
 if __name__ == "__main__":
     problems = list(check())
-    print(*problems, f"{len(problems)} things to mend", sep="\n")
+    print(*problems, f"{len(problems)} violations", sep="\n")
     sys.exit(bool(problems))

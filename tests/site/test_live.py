@@ -170,7 +170,7 @@ def test_the_hands_and_the_product_are_the_packages(opened):
     browser, encoding = opened("clocks"), SinusoidalEncoding(128, 31)(torch.zeros(1, 31, 128))[0].double()
 
     def check(a: int, b: int) -> None:
-        assert said(browser).startswith(f"twenty at {a}, one at {b}: distance {abs(b - a)}. The hands stand ")
+        assert said(browser).startswith(f"twenty at {a}, one at {b}: distance {abs(b - a)}. Angles between")
         *angles, product = numbers(said(browser))[3:]
         for pair, angle in zip((0, 4, 8, 16), angles, strict=True):
             (sine, cosine), (other, along) = encoding[[a, b], 2 * pair : 2 * pair + 2].tolist()
@@ -183,7 +183,7 @@ def test_the_hands_and_the_product_are_the_packages(opened):
     press(browser, "ArrowLeft", "[aria-label=twenty]")
     check(2, 5)
     before = said(browser).split(":")[1]
-    click(browser, "Both walk on")  # without motion: one step
+    click(browser, "Move both on")  # without motion: one step
     check(3, 6)
     assert said(browser).split(":")[1] == before
     drag(browser, "[aria-label=one]", -50, 0, finger=True)

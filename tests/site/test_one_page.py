@@ -67,7 +67,7 @@ def test_the_page_shows_these_numbers_and_is_light():
             assert {word for word, _ in best[:5]} | {f"{100 * p:.1f}%" for _, p in best[:5]} <= shown["steps"]
             assert {f"{weight:.2f}" for weight in one["cm"][k].tolist()} <= shown["looks"]
             assert run["states"][k].startswith(f"“{best[0][0]}” gets {100 * best[0][1]:.1f}%")
-            assert ("the one that goes wrong" in run["states"][k]) == ((run["n"], k) == (43001, 4))
+            assert ("the model gets only this one wrong" in run["states"][k]) == ((run["n"], k) == (43001, 4))
 
 
 def test_keys_step_through_it(browser):

@@ -269,7 +269,7 @@ def test_an_answer_is_called_right_or_wrong(browser, trained):
 
 COMPLAINTS = {
     "bread": "“bread” is neither",
-    "17 18": "One number at a time",
+    "17 18": "Type one number at a time",
     "12,34": "write 1,234",
     "1.5": "whole",
 }
@@ -288,7 +288,7 @@ def test_what_is_no_number_is_said_and_hides_the_old_answer(browser, text, compl
 def test_nothing_is_given_away_while_it_writes(browser):
     browser.page.emulate_media(reduced_motion="no-preference")
     try:
-        assert ask(browser, "212,212") == "It writes …"
+        assert ask(browser, "212,212") == "Writing …"
         seen = ".x-part", "getComputedStyle(one).visibility"
         assert set(each(browser, *seen)) == {"hidden"}
         browser.page.wait_for_selector(".x-writing", state="detached")

@@ -106,7 +106,7 @@ def make_parser() -> Parser:
     command.add_argument("files", nargs="+", type=Path, metavar="FILE.ipynb", help=rights)
     command.add_argument("--fill", action="store_true", help="use our part where yours is missing or wrong")
     command.add_argument("--output", type=Path, default="runs/mine", metavar="DIR", help="(%(default)s)")
-    command = add("solution", lambda it: print(solution(it.assignment, it.task)), "print an answer to a task")
+    command = add("solution", lambda it: print(solution(it.assignment, it.task)), "print a task's solution")
     command.add_argument("assignment", metavar="ASSIGNMENT", help="its name, such as ps03")
     command.add_argument("task", metavar="TASK", help="its number, such as 4")
     return parser

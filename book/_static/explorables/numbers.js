@@ -72,10 +72,10 @@ globalThis.lessons = globalThis.lessons || {};
     }
     const words = text.replace(/[,-]/g, " ").split(/\s+/).filter(Boolean);
     if (!words.length) throw new Error("Type a number, in digits or in English words.");
-    if (/^[\d,]+(\s+[\d,]+)+$/.test(text)) throw new Error("One number at a time, please.");
-    if (/^[-−+]?[\d.,]+$/.test(text)) throw new Error(`“${text}” is no whole number: write 1,234 or 1234.`);
+    if (/^[\d,]+(\s+[\d,]+)+$/.test(text)) throw new Error("Type one number at a time.");
+    if (/^[-−+]?[\d.,]+$/.test(text)) throw new Error(`“${text}” is not a whole number: write 1,234 or 1234.`);
     for (const word of words) {
-      if (/^(minus|negative|(m|b)illions?)$/.test(word)) throw new Error(`Only 0 to ${LIMIT - 1}, please.`);
+      if (/^(minus|negative|(m|b)illions?)$/.test(word)) throw new Error(`Type a number from 0 to ${LIMIT - 1}.`);
       if (!ENGLISH_WORDS.has(word)) throw new Error(`“${word}” is neither digits nor an English number word.`);
     }
     const n = valueOf(words);
@@ -84,12 +84,12 @@ globalThis.lessons = globalThis.lessons || {};
     const isAndFine = words.every(
       (word, i) => word !== "and" || (["hundred", "thousand"].includes(words[i - 1]) && i + 1 < words.length),
     );
-    if (!says || !isAndFine) throw new Error("These words form no number; try “four hundred and twenty-one”.");
+    if (!says || !isAndFine) throw new Error("These words do not form a number; try “four hundred and twenty-one”.");
     return n;
   }
 
   function checked(n) {
-    if (!(n >= 0 && n < LIMIT)) throw new Error(`Only 0 to ${LIMIT - 1}, please.`);
+    if (!(n >= 0 && n < LIMIT)) throw new Error(`Type a number from 0 to ${LIMIT - 1}.`);
     return n;
   }
 

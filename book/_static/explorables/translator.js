@@ -178,7 +178,7 @@
     /* The answer, once it is written. */
     _say(isWriting) {
       delete this.said.dataset.right;
-      if (isWriting) return this.said.replaceChildren("It writes …");
+      if (isWriting) return this.said.replaceChildren("Writing …");
       const expected = numbers.germanTokens(this.number).join("");
       const got = this.german(this.found.tokens);
       const right = got === expected ? "which is right" : `but it should be ${expected}`;

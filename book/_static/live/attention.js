@@ -138,7 +138,7 @@
     const wide = given.widths.at(-1);
     const larger = number(Math.sqrt(wide / 2), 0);
     figure.hint(
-      `Drag the query, or move it with the arrow keys. In ${wide} numbers, products are typically ${larger} times as large as in 2.`,
+      `Drag the query, or move it with the arrow keys. With ${wide} numbers, dot products are typically ${larger} times as large as with 2.`,
     );
 
     function show() {

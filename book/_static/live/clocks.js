@@ -111,7 +111,7 @@
       pill(knob, -29, side, word, ROLES[i], 58);
       return knob;
     });
-    const walk = player("Both walk on", "Stop", 450, () => {
+    const walk = player("Move both on", "Stop", 450, () => {
       const end = Math.max(...at) === longest;
       const step = end ? -Math.min(...at) : 1;
       at = at.map((position) => position + step);
@@ -130,7 +130,7 @@
       const angles = pairs.map((pair) => `${number(angle(pair, width, at), 0)}°`).join(", ");
       const where = words.map((word, i) => `${word} at ${at[i]}`).join(", ");
       figure.say(
-        `${where}: distance ${distance}. The hands stand ${angles} apart; the dot product is ${number(product(width, distance), 1)}.`,
+        `${where}: distance ${distance}. Angles between the hands: ${angles}; the dot product is ${number(product(width, distance), 1)}.`,
       );
     }
     show();

@@ -56,7 +56,7 @@
     const copied = (rows) => rows.map((row) => [...row]);
     let [goal, row, numbers] = ["itself", 0, [copied(given), copied(given)]]; // queries, keys
     const left = figure.panel(204, "Queries and keys, and the same in a plane");
-    const right = figure.panel(204, "The attention map that they make; wanted cells are framed");
+    const right = figure.panel(204, "The resulting attention map; cells that should have weight are framed");
     letters.forEach((letter, i) => pill(left, 0, 48 + 28 * i, letter, "ink", 28));
     const sides = [["queries", "query", 36], ["keys", "key", 112]].map(([name, role, x]) => {
       text(left, x + 29, 12, name, { role, bold: true });
@@ -100,7 +100,7 @@
 
     const names = Object.fromEntries(Object.keys(WANTED).map((name) => [name, name]));
     figure.controls(
-      choices("Each place shall look at", names, goal, (chosen) => {
+      choices("Each place should look at", names, goal, (chosen) => {
         goal = chosen;
         // What is solved already is an example; the others begin with queries of zeros.
         numbers = [goal === "itself" ? copied(given) : letters.map(() => [0, 0]), copied(given)];

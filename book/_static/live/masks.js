@@ -92,7 +92,7 @@
     });
     figure.controls(buttons);
     figure.said.after(element("p", { class: "live-code" }, code));
-    figure.hint("Click a cell to hide or show it, or walk with the arrow keys and press the space bar.");
+    figure.hint("Click a cell to hide or show it, or move with the arrow keys and press the space bar.");
 
     let painting = null; // what a mouse that is held down makes of the cells that it comes to
     const put = (query, key, value) => {

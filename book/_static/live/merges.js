@@ -73,7 +73,7 @@
     const [back, on] = [button("Back", -1), button("Merge", 1)];
     const kinds = { once: "each word once", often: `${often} ten times` };
     figure.controls(back, on, choices("Corpus", kinds, "once", corpus));
-    figure.hint("Press Merge to go on.");
+    figure.hint("Press Merge for the next merge.");
 
     function corpus(kind) {
       counts = words.map((word) => (kind === "often" && word === often ? 10 : 1));
@@ -116,7 +116,7 @@
       set(on, { "aria-disabled": isLast });
       const said = now ? `Merge ${now} made ${made}. ` : "Every letter is a token. ";
       const equal = pairs.filter((pair) => pair[2] === most).length - 1;
-      const rule = equal ? ` like ${equal} ${equal === 1 ? "other" : "others"}, but with smaller ids` : "";
+      const rule = equal ? `, as often as ${equal} ${equal === 1 ? "other" : "others"}, but with smaller ids` : "";
       figure.say(said + (isLast ? `The six words are ${pieces.flat().length} tokens now.` : `Next: ${best[0]} + ${best[1]}, ${most} times${rule}.`));
     }
     corpus("once");

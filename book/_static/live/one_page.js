@@ -10,7 +10,7 @@ lessons.live.begin("one_page", (figure) => {
   const still = matchMedia("(prefers-reduced-motion: reduce)");
   const host = figure.place.parentElement;
   host.classList.add("one-page");
-  const names = ["The encoder, from words down to memory", "The decoder, from the words so far down to the next"];
+  const names = ["The encoder, from words down to memory", "The decoder, from the words so far down to the next word"];
   const state = { run: runs[0], at: 2, look: 2, pinned: null, moving: null }; // as in the still drawing
 
   const panels = figure.still.map((one, side) => {
@@ -34,7 +34,7 @@ lessons.live.begin("one_page", (figure) => {
   figure.buttons.before(dock);
   dock.append(figure.buttons, figure.said);
   figure.place.prepend(choose);
-  figure.hint("Step on with the buttons or the arrow keys, point at a part, choose a German word in cross-attention.");
+  figure.hint("Step with the buttons or the arrow keys, point at a part, or choose a German word in cross-attention.");
 
   const link = (chapter) => element("a", { href: new URL(chapters[chapter][0], pages) }, `Chapter ${Number(chapter)}`);
   function say(part = state.pinned) {
