@@ -287,7 +287,7 @@ def test_a_translation_does_not_depend_on_its_batch_and_ends_where_it_must():
     for extra_tokens, length in ((0, 7), (5, 12), (None, 64), (60, 64)):
         how = {"beam_size": 2, "extra_tokens": extra_tokens}
         assert len(evaluation.translate(model, source, target, [["one"] * 7], **how)[0]) == length
-    with pytest.raises(ValueError, match="at most 64 tokens each, got 1 longer, first number 1 with 65"):
+    with pytest.raises(ValueError, match="at most 64 tokens each, got 1 longer: number 1 has 65"):
         evaluation.translate(model, source, target, [["one"], ["one"] * 65])
 
 

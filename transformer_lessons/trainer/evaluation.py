@@ -42,7 +42,7 @@ def translate(
     most = model.config.max_length
     ids = [source.encode(sentence) for sentence in sentences]
     if long := [number for number, one in enumerate(ids) if len(one) > most]:
-        got = f"{len(long)} longer, first number {long[0]} with {len(ids[long[0]])}"
+        got = f"{len(long)} longer: number {long[0]} has {len(ids[long[0]])}"
         raise ValueError(f"sentences: expected at most {most} tokens each, got {got}")
     device, found = next(model.parameters()).device, {}
     is_fast = any(type(part) in PLAIN for part in model.modules())  # as `fast.accelerate` makes it
