@@ -111,7 +111,7 @@ def normalised(notebook: nbformat.NotebookNode) -> str:
     text = nbformat.writes(notebook) + "\n"
     left = [words for words in MASTER_ONLY if words in text]
     if left:
-        raise ValueError(f"a student version must not hold {left}")
+        raise ValueError(f"a student version must not contain {', '.join(left)}")
     return text
 
 

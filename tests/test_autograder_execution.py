@@ -60,7 +60,7 @@ CELLS = {
     "the shell": ("get_ipython() is not None", "True"),
     "an error": ("1 / 0", "division by zero"),
     "no Python": ("def f(:", "invalid syntax"),
-    "a keyboard": ("input()", "nobody is at the keyboard"),
+    "a keyboard": ("input()", "there is no keyboard input"),
     "a module of one's own": ("open('own.py', 'w').write('x = 7')\nimport own; own.x", "7"),
     "a warning": ("import warnings; warnings.warn('careful')", "careful"),
     "the end": ("exit()", ""),

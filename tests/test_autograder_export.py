@@ -152,8 +152,8 @@ def test_canvas_knows_students_by(about, row):
     [
         ([mark("nobody")], ("nobody",), ""),
         ([mark("x", first_name="Ada", last_name="Example")], ("x",), ""),
-        ([mark("exampleada_101", email="zoe")], ("exampleada_101",), "the rows 4 and 5 are both theirs"),
-        ([mark("x_101"), mark("ada@uni.example")], ("x_101", "ada@uni.example"), "are both in row 4"),
+        ([mark("exampleada_101", email="zoe")], ("exampleada_101",), "rows 4 and 5 match, by number"),
+        ([mark("x_101"), mark("ada@uni.example")], ("x_101", "ada@uni.example"), "match the same row, 4"),
     ],
 )
 def test_canvas_names_whom_it_could_not_match(marks, unmatched, note):
@@ -174,12 +174,12 @@ def test_canvas_keeps_who_is_excused_and_says_what_was_replaced():
     marks, notes = marks_of(mark(f"{name}_{n}", 3.5) for n, name in names.items())
     assert marks == {"101": "", "102": "3.5", "103": "EX", "104": "", "105": "N/A", "106": "3.5", "999": ""}
     assert notes == (
-        f"{ASSIGNMENT}: it is worth 10, but 12 in Canvas; points were not scaled.",
-        f"{ASSIGNMENT}: Max Muster_103 is EX in Canvas, which stays.",
-        f"{ASSIGNMENT}: Lia Esempio_105 is N/A in Canvas, which stays.",
+        f"{ASSIGNMENT}: worth 10 here, but 12 in Canvas; points were not scaled.",
+        f"{ASSIGNMENT}: Max Muster_103 is EX in Canvas and stays so.",
+        f"{ASSIGNMENT}: Lia Esempio_105 is N/A in Canvas and stays so.",
     )
     _, notes = marks_of([mark("beispielzoe_102", 4.0)])
-    assert f"{ASSIGNMENT}: 1 of the marks that were there have become other ones." in notes
+    assert f"{ASSIGNMENT}: other marks have replaced 1 of those in the template." in notes
 
 
 def test_canvas_gets_zeros_only_where_nothing_is_and_nobody_could_be_meant():
@@ -188,7 +188,7 @@ def test_canvas_gets_zeros_only_where_nothing_is_and_nobody_could_be_meant():
     assert sure == kept | {"101": "7.5", "104": "0", "999": "0"}
     unsure, notes = marks_of([mark("nobody"), jan], missing_as_zero=True)
     assert unsure == kept | dict.fromkeys(("101", "104", "999"), "")
-    assert f"{ASSIGNMENT}: 3 students without a mark got no 0" in " ".join(notes)
+    assert f"{ASSIGNMENT}: 3 rows without a mark got no 0" in " ".join(notes)
 
 
 def test_canvas_may_separate_by_semicolons_and_split_names():
@@ -223,12 +223,12 @@ def test_moodle_says_what_it_would_not_take():
     exported = moodle(mark("Ada Example_501", 11.0), mark("Lia Esempio_505", 8.0), mark("x_504", worth=10.0))
     assert read_as_moodle(exported)["505"] == ""
     assert exported.notes == (
-        f"{ASSIGNMENT}: above Moodle's maximum, and so passed over by it: Ada Example_501.",
-        f"{ASSIGNMENT}: Lia Esempio_505 cannot be changed in Moodle and stays.",
+        f"{ASSIGNMENT}: Moodle will skip marks above its maximum, those of Ada Example_501.",
+        f"{ASSIGNMENT}: Lia Esempio_505 keeps the mark in Moodle, which cannot be changed there.",
     )
     assert moodle(mark("Ada Example_501", 10.0)).notes == ()
     [note] = moodle(mark("Ada Example_501", worth=12.5)).notes
-    assert "it is worth 12.5, but 10 in Moodle" in note
+    assert "worth 12.5 here, but 10 in Moodle" in note
 
 
 def test_moodle_in_another_language():
@@ -238,9 +238,9 @@ def test_moodle_in_another_language():
     text = text.replace(",Grade,", ",Bewertung,").replace("Last modified (grade)", changed)
     exported = csv_text(graded(mark("Ada Example_501")), text, columns=words)
     assert rows_of(exported)[1][4] == "7.5"
-    with pytest.raises(ValueError, match=r"or a worksheet of Moodle, with Identifier, which .*; got ID"):
+    with pytest.raises(ValueError, match=r"or Moodle's grading worksheet, with Identifier .*; got ID"):
         csv_text(graded(mark("Ada Example_501")), text)
-    with pytest.raises(ValueError, match="a grading worksheet of Moodle, with the columns Note, got ID"):
+    with pytest.raises(ValueError, match="Moodle's grading worksheet, with the columns Note, got ID"):
         csv_text(graded(mark("Ada Example_501")), text, columns=words | {"Grade": "Note"})
 
 
@@ -254,16 +254,16 @@ TWO = {"one": [], "two": []}
 @pytest.mark.parametrize(
     ("arguments", "columns", "message"),
     [
-        ((ADA,), {"Grade": "x"}, "--column: expected a template, whose columns it names, got none"),
+        ((ADA,), {"Grade": "x"}, "--column: expected a --template whose columns it names, got none"),
         (({},), {}, "marks: expected at least one assignment, got none"),
         ((ADA, "<html>"), {}, "template: expected a table in CSV, got '<html>'"),
         ((ADA, CANVAS + "a," * 12 + "b"), {}, "expected 11 cells in each row, got 13 in one"),
         (({"ps09": []}, CANVAS), {}, r"for ps09, got Notes, Exercise 3: Attention \(4711\), "),
-        ((ADA, CANVAS), {"ps9": "x"}, "--column: expected some of ps02_masks, got ps9"),
+        ((ADA, CANVAS), {"ps9": "x"}, "--column: expected one of ps02_masks, got ps9"),
         ((ADA | {"ps02-masks": []}, CANVAS), {}, "one column for ps02-masks, got ps02 masks"),
         ((ADA, CANVAS.replace("Notes", "PS02 Masks")), {}, "for ps02_masks, got PS02 M.*, ps02"),
         ((ADA, MOODLE.replace(",Grade,", ",Mark,")), {}, "with the columns Grade, got Identifier"),
-        ((TWO, MOODLE), {}, "expected one assignment for a worksheet, got one, two"),
+        ((TWO, MOODLE), {}, "expected one assignment for Moodle's worksheet, got one, two"),
     ],
 )
 def test_what_is_no_template_is_refused(arguments, columns, message):
@@ -274,7 +274,7 @@ def test_what_is_no_template_is_refused(arguments, columns, message):
 def test_a_template_is_read_in_utf_8(tmp_path):
     path = tmp_path / "grades.csv"
     path.write_bytes(CANVAS.encode("cp1252"))
-    with pytest.raises(ValueError, match=r"template: expected a CSV file in UTF-8.*; grades\.csv is none"):
+    with pytest.raises(ValueError, match=r"template: expected a CSV file in UTF-8.*; grades\.csv is in"):
         template_text(path)
     path.write_bytes(CANVAS.encode("utf-8-sig"))
     assert template_text(path) == CANVAS

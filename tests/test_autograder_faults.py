@@ -243,7 +243,7 @@ def test_a_cluster_does_the_work_and_one_that_is_gone_stops_the_batch(undisturbe
         dask = pool.DaskPool(made.scheduler_address)
         assert dask.width == 2
         assert_goes_on(tmp_path / "whole", undisturbed, pool=dask)
-    with pytest.raises(OSError, match="the cluster does not answer any more") as error:
+    with pytest.raises(OSError, match="the cluster no longer answers") as error:
         grade.grade(undisturbed[0], tmp_path / "stopped", pool=dask)
     assert command.describe_stop(error.value)[0] == 3
     dask.close()
@@ -255,7 +255,7 @@ def test_what_a_cluster_has_dropped_stops_the_batch(monkeypatch):
     dropped.cancel()
     dropped.set_running_or_notify_cancel()
     monkeypatch.setattr(pool.InProcessPool, "submit", lambda *_: dropped)
-    with pytest.raises(OSError, match="the cluster has dropped what it was given"):
+    with pytest.raises(OSError, match="the cluster has dropped a job that it was given"):
         next(pool.run_jobs(pool.InProcessPool(), iter(["a job"])))
 
 
@@ -263,7 +263,7 @@ def test_nobody_at_the_address(monkeypatch):
     pytest.importorskip("distributed")
     monkeypatch.setattr(pool, "CONNECT", 0.5)
     for address in "tcp://127.0.0.1:1", "nonsense":
-        with pytest.raises(ValueError, match=f"--scheduler: nobody answers at {address}"):
+        with pytest.raises(ValueError, match=f"--scheduler: no answer from {address}"):
             pool.DaskPool(address)
 
 
@@ -287,7 +287,7 @@ def test_ctrl_c_while_workers_start_is_told_by_the_command_alone_which_then_goes
     os.killpg(process.pid, signal.SIGINT)
     _, said = process.communicate()
     assert process.returncode == 130
-    assert said.endswith("Stopped. What was done is kept: the same command goes on from there.\n")
+    assert said.endswith("Stopped. What was done is kept: run the same command again to continue.\n")
     assert "Traceback" not in said
     assert_goes_on(tmp_path, undisturbed)
 
@@ -364,7 +364,7 @@ def test_a_locked_gradebook_is_waited_for_and_at_last_given_up(undisturbed, tmp_
     with monkeypatch.context() as patch:
         patch.setattr(pool, "run", locked)
         patch.setattr(folders, "PATIENCE", 0.2)
-        with pytest.raises(OSError, match="The gradebook is in use: close what has it open") as error:
+        with pytest.raises(OSError, match="The gradebook is in use: close the program") as error:
             grade.grade(undisturbed[0], tmp_path)
     assert command.describe_stop(error.value)[0] == 3
 

@@ -86,7 +86,7 @@ def test_honest_work_is_left_alone(given, answer, own):
 def test_a_flag_says_where_and_a_thing_is_said_once_in_a_cell():
     taken = "transformer_lessons.norms.LayerNorm"
     text = f"\n\nx = 3\n%time\nimport {taken}  # \x1b[31mred\n!ls\nimport {taken}"
-    said = f"Takes {taken}, which the assignment does not hand over."
+    said = f"Uses {taken}, which the assignment does not provide."
     line = f"import {taken}  # �[31mred"
     assert scan([(LAYER_NORM, text)], PS05, []) == [Flag("package", said, LAYER_NORM, line)]
     (long,) = scan([(None, f"import transformer_lessons.a{'b' * 999}")], {}, [])
@@ -186,7 +186,7 @@ def note(name="layer_norm", line="") -> dict:
 
 
 def test_notes_become_flags():
-    said = "When it ran: torch's layer_norm, which does all or most of what layer_norm asks for."
+    said = "Called torch's layer_norm, which does all or most of what layer_norm asks for."
     assert scan([], PS05, [note()]) == [Flag("library", said)]
     assert scan([], PS01, [note()]) == []
 

@@ -212,7 +212,7 @@ def test_limits_can_be_configured(tmp_path, monkeypatch):
 
 
 def test_one_command_at_a_time(tmp_path):
-    with grade.open_course(tmp_path), pytest.raises(ValueError, match="another command is at work on"):
+    with grade.open_course(tmp_path), pytest.raises(ValueError, match="another command is using"):
         grade.grade(None, tmp_path)
     assert grade.grade(None, tmp_path).graded == []
 

@@ -177,9 +177,9 @@ def test_names_of_all_scripts_stay():
         (b"<p>typed into Canvas</p>", "The file is a web page"),
         (b"%PDF-1.7 ...", "The file is a PDF"),
         (b"PK\x03\x04...", "The file is a zip archive."),
-        (b"import torch\nx = 1", "The file is no notebook: it begins with “import torch�x = 1”."),
-        (b"[1]", "The file is no notebook: it holds no JSON object. Download"),
-        ("{}".encode("utf-16"), "The file is no notebook: it begins with “��"),
+        (b"import torch\nx = 1", "The file is not a notebook: it begins with “import torch�x = 1”."),
+        (b"[1]", "The file is not a notebook: it contains no JSON object. Download"),
+        ("{}".encode("utf-16"), "The file is not a notebook: it begins with “��"),
         (b'{"a": ' + b"[" * 100_000, "The file is damaged: maximum recursion depth exceeded"),
         (b'{"a": ' + b"1" * 5_000 + b"}", "The file is damaged: Exceeds the limit (4300 digits)"),
         (b" " * 20_000_001, "The file has 20.0 MB, more than 20. Clear the outputs"),
@@ -244,7 +244,7 @@ def test_nbgraders_folder(folder):
     }
     ann, empty, cem = (found[f"{name}/{PS01}/{PS01}.ipynb"] for name in ("ann", "bob", "cem"))
     assert ann.timestamp == "2026-11-21 10:00:00 UTC"
-    assert (cem.timestamp, cem.repairs) == (None, ("Its timestamp.txt holds no time: “<script>”.",))
+    assert (cem.timestamp, cem.repairs) == (None, ("Its timestamp.txt contains no time: “<script>”.",))
     assert (empty.student, empty.assignment) == ("bob", PS01)
     assert empty.reason.startswith("The file is empty. Download the notebook again")
 
@@ -270,7 +270,7 @@ def test_nobody_can_say_when_they_handed_in(folder):
 
 def test_two_students_never_become_one(folder):
     found = taken(folder({f"{name}__{PS01}.ipynb": answered() for name in ("A-b", "a*b", "a+b")}))
-    said = "“A-b” and “a*b” and “a+b” would all be called “a-b”. Give them other names."
+    said = "“A-b” and “a*b” and “a+b” would all have the id “a-b”. Give them other names."
     assert [one.reason for one in found.values()] == [said] * 3
 
 
@@ -279,16 +279,16 @@ def test_two_students_never_become_one(folder):
     [
         (f"ann/{PS01} (2).ipynb", f"ann/{PS01} (10).ipynb", "it is the newest"),
         (f"ann_1_99_{PS01}-1.ipynb", "ann_LATE_1_100_Untitled.ipynb", "it is the newest"),
-        (f"ann/{PS01} (1).ipynb", f"ann/Copy of {PS01}.ipynb", "the others are not answered"),
-        ("ann/b.ipynb", "ann/a.ipynb", "they say the same"),
+        (f"ann/{PS01} (1).ipynb", f"ann/Copy of {PS01}.ipynb", "the others have no answers"),
+        ("ann/b.ipynb", "ann/a.ipynb", "all say the same"),
     ],
 )
 def test_of_two_by_one_student_one_counts(folder, other, counts, why):
     mine = answered(answer="new = 1")
     texts = {
         "it is the newest": answered(answer="old = 1"),
-        "the others are not answered": TEXTS[PS01],
-        "they say the same": mine.replace("\\n", " \\n"),
+        "the others have no answers": TEXTS[PS01],
+        "all say the same": mine.replace("\\n", " \\n"),
     }
     found = taken(folder({other: texts[why], counts: mine}))
     assert not found[counts].reason
@@ -307,9 +307,9 @@ def test_of_two_by_one_student_one_counts(folder, other, counts, why):
 def test_of_those_that_cannot_be_told_apart_none_counts(folder, paths):
     found = taken(folder({path: answered(answer=f"a = {path!r}") for path in paths}))
     for outcome in found.values():
-        assert outcome.reason.startswith("Nothing tells which is the newest: ")
+        assert outcome.reason.startswith("It is not clear which is the newest: ")
         assert all(path in outcome.reason for path in paths)
-        assert outcome.reason.endswith("Different students need different names, and no folder around all.")
+        assert outcome.reason.endswith("Different students need different names and no common folder.")
 
 
 # ---- Of which assignment
@@ -323,7 +323,7 @@ def test_the_assignment_is_known_by_its_cells_or_texts(folder):
     named = f"ann/{PS02}/{PS04}.ipynb"
     found = taken(folder({"bob/Hausaufgabe.ipynb": json.dumps(content), named: answered()}))
     assert (found[named].assignment, found["bob/Hausaufgabe.ipynb"].assignment) == (PS01, PS02)
-    said = f"The file is named after {PS02} and {PS04} but holds {PS01}; it was taken as that."
+    said = f"The file is named after {PS02} and {PS04} but contains {PS01}, and was taken as that."
     assert found[named].repairs == (said,)
 
 
@@ -332,7 +332,7 @@ def test_a_notebook_of_no_assignment(folder):
     cells = [cell for cell in json.loads(TEXTS[PS01])["cells"] if cell["id"] == "ps01-setup"]
     cells = [{**cell, "id": "x", "metadata": {}} for cell in cells]
     one = only(taken(folder({f"ann/{PS01}.ipynb": json.dumps({"cells": cells})})))
-    assert one.reason.startswith("The notebook holds no cell of an assignment that is graded here (ps02")
+    assert one.reason.startswith("The notebook contains no cell of an assignment that is graded here (ps02")
     assert (one.student, one.assignment) == ("ann", PS01)
 
 
@@ -349,7 +349,7 @@ def test_how_much_of_another_assignment_there_may_be(of_ps01, of_ps04, said, ass
     if assignment:
         assert catalogue.assignment_of(cells + cells[:1] * 9, said) == assignment
     else:
-        with pytest.raises(CannotBeGraded, match=f"holds cells of {PS01} and {PS04}. Hand in one"):
+        with pytest.raises(CannotBeGraded, match=f"contains cells of {PS01} and {PS04}. Hand in one"):
             catalogue.assignment_of(cells, said)
 
 
@@ -371,12 +371,12 @@ def test_a_folder_of_traps(folder, tmp_path):
     found = taken(root)
     reasons = {path: one.reason[:16] for path, one in found.items() if one.reason}
     assert reasons == {
-        f"pipe__{PS01}.ipynb": "This is no ordin",
+        f"pipe__{PS01}.ipynb": "This is not an o",
         f"socket__{PS01}.ipynb": "The file could n",
         f"link__{PS01}.ipynb": "This is a link t",
         "out": "This is a link t",
         "huge.ipynb": "The file has 100",
-        "x.ipynb/y.txt": "The file is no n",
+        "x.ipynb/y.txt": "The file is not ",
     }
     assert {one.student for one in found.values() if not one.reason} == {"ann", "m-ller"}
 
@@ -434,7 +434,7 @@ def test_an_archive_of_traps(archive):
     reasons = {path[10:14]: one.reason[:26] for path, one in found.items() if one.reason}
     assert reasons == {
         "bomb": "The file has 20.0 MB, more",
-        "lies": "The file cannot be read in",
+        "lies": "The file cannot be read fr",
         "inne": "The file is a zip archive.",
     }
     assert {one.student for one in found.values() if not one.reason} == {"up", "win"}

@@ -65,12 +65,12 @@ def test_a_changed_test_regrades_what_it_concerns_and_shows_it_first(own_masters
     assert command.main(words) == 0
     said = capsys.readouterr().out
     assert f"ann  {NAME}  {TESTED:g} → {LESS:g}  ({TEST} {FULL:g} → 0.25)\n" in said
-    assert f"({TEST} 0 → {FULL:g}; marked by hand, to be looked at: {TEST})\n2 submissions change." in said
-    assert "Nothing was entered. To do so: python -m exercises.autograder regrade --yes" in said
+    assert f"({TEST} 0 → {FULL:g}; marked by hand, please look again: {TEST})\nSubmissions" in said
+    assert "Nothing was entered. To enter the changes: python -m exercises.autograder regrade --yes" in said
     assert dump(Course(course).gradebook) == before
 
     assert command.main([*words, "--yes"]) == 0
-    assert "It is entered." in capsys.readouterr().out
+    assert "The changes were entered." in capsys.readouterr().out
     of = {mark.student: mark for mark in marks.marks(Course(course).gradebook, NAME)}
     assert of["ann"].cells[TEST].auto == 0.25
     assert (of["ann"].cells[WRITTEN].manual, of["ann"].cells[WRITTEN].waits) == (1.0, False)
@@ -110,7 +110,7 @@ def test_a_master_that_does_not_earn_its_points_stops_everything(own_masters, tm
     before = dump(Course(course).gradebook)
     change(own_masters, TEST, "0.25")
     where = ["--course", str(course), "--workers", "1"]
-    got = f"got {LESS:g} of {TESTED:g} (less in {TEST}): no student"
+    got = f"got {LESS:g} of {TESTED:g} (less in {TEST}): no submission"
     why = f"{NAME}: expected its master to earn all points, {got}"
     assert command.main(["regrade", "--yes", *where]) == 2
     assert capsys.readouterr().err.startswith(why)

@@ -111,7 +111,7 @@ def test_what_programs_change(released):
     """Colab nothing that matters, others lose all names; ten tests of ps10 have the same text."""
     marks = [cell.metadata.nbgrader for cell in released.cells if grade_id(cell)]
     locked, answers = sum(mark.locked for mark in marks), sum(mark.solution for mark in marks)
-    lost = "The grader's marks were lost and were put back: {} cells."
+    lost = "The grader's metadata were lost and were restored: {} cells."
     for program, said, number in (
         (dict, [], 0),
         (of_colab, [], 0),
@@ -140,32 +140,32 @@ def remove(*names: str):
     return lambda nb: [nb["cells"].remove(cell_of(nb, name)) for name in names]
 
 
-PUT_BACK = "is locked but was changed; the text was put back"
+PUT_BACK = "is locked but was changed; its text was restored"
 TURNED = "was a {} cell and was turned back into a code cell."
 
 
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (remove(*TESTS), "Missing, and put back: ps01-4-defects-test, ps01-4-repaired-test."),
+        (remove(*TESTS), "Missing cells were restored: ps01-4-defects-test, ps01-4-repaired-test."),
         (change("ps01-1-answer", cell_type="markdown"), f"ps01-1-answer {TURNED.format('markdown')}"),
         (
             change("ps01-1-answer", cell_type=["code"]),
-            "Cell 7 was of no known type and was kept as text that is not run. "
+            "Cell 7 had an unknown type and was kept as text that is not run. "
             f"ps01-1-answer {TURNED.format('raw')}",
         ),
         (
             change("ps01-imports", source="import numpy"),
-            f"ps01-imports {PUT_BACK} and what you wrote there stands behind it.",
+            f"ps01-imports {PUT_BACK} and what you wrote there is in a cell below it.",
         ),
         (change("ps01-1-text", source=" \n"), f"ps01-1-text {PUT_BACK}."),
         (
             mark("ps01-3-test", points=100, locked=False),
-            "ps01-3-test had other marks for the grader (locked, points) and got its own back.",
+            "ps01-3-test: the grader's metadata (locked, points) were changed and were restored.",
         ),
         (
             mark("ps01-5-capped-answer", grade_id="mine"),
-            "The grader's marks were lost and were put back: ps01-5-capped-answer.",
+            "The grader's metadata were lost and were restored: ps01-5-capped-answer.",
         ),
     ],
 )
@@ -205,7 +205,7 @@ def test_a_missing_answer_does_not_undo_what_was_written_elsewhere(place):
     notebook["cells"].insert(place, own("def scaled_dot_product_attention(q, k, v):\n    return q"))
     mended, repairs = mend(notebook)
     assert mended.cells[order(mended).index("ps01-3-answer")].source == ""
-    assert repairs == ("Missing, and put back: ps01-3-answer.",)
+    assert repairs == ("Missing cells were restored: ps01-3-answer.",)
 
 
 def test_of_copies_of_an_answer_the_last_that_was_filled_in_counts():
@@ -218,7 +218,7 @@ def test_of_copies_of_an_answer_the_last_that_was_filled_in_counts():
     assert [cell.source for cell in mended.cells[place : place + 2]] == ["first = 1", "second = 2"]
     assert order(mended)[place : place + 2] == [None, name]
     assert len(mended.cells) == len(PS01.cells) + 1, "the stub and the blank copy say nothing new"
-    said = f"cell {place + 2}, the last that was filled in, counts. Other texts stay as cells of your own."
+    said = f"cell {place + 2}, the last one filled in, counts. Other texts were kept as cells of your own."
     assert repairs == (f"{name} was there 4 times; {said}",)
 
 
@@ -232,7 +232,7 @@ def test_of_copies_of_a_locked_cell_the_one_that_was_not_changed_counts():
     assert (mended.cells[place].source, grade_id(mended.cells[place])) == ("print('mine')", None)
     assert grade_id(mended.cells[place + 1]) == "ps01-3-check"
     assert len(mended.cells) == len(PS01.cells) + 1
-    said = f"cell {place + 2} counts. Other texts stay as cells of your own."
+    said = f"cell {place + 2} counts. Other texts were kept as cells of your own."
     assert repairs == (f"ps01-3-check was there 3 times; {said}",)
 
 
@@ -248,11 +248,11 @@ def test_an_answer_is_known_by_its_place():
     texts = {cell.id: cell.source for cell in mended.cells}
     assert texts["ps01-7-scale-answer"] == written["source"]
     assert texts["ps01-1-answer"] == "mine = 'ps01-1-answer'"
-    taken = "Cell {} had no marks of the grader; it was taken as {}, because of where it stands."
+    taken = "Cell {} had none of the grader's metadata; it was taken as {} because of its position."
     assert repairs == (
         taken.format(6, "ps01-1-answer"),
         taken.format(place + 2, "ps01-7-scale-answer"),
-        "Missing, and put back: ps01-1-text.",
+        "Missing cells were restored: ps01-1-text.",
     )
 
 
@@ -318,10 +318,10 @@ def test_halves_of_characters_can_be_written():
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"cells": 3}, "The file is no notebook: it has no cells. Download"),
-        ({"cells": None, "worksheets": []}, "The file is of a format that ended in 2015. Download"),
-        ({"cells": [7]}, "Cell 1 of the file is no cell. Copy your answers into a fresh"),
-        ({"cells": [{}, {"source": {}}]}, "The text of cell 2 is no text. Copy your answers"),
+        ({"cells": 3}, "The file is not a notebook: it has no cells. Download"),
+        ({"cells": None, "worksheets": []}, "The file is in a notebook format from before 2015. Download"),
+        ({"cells": [7]}, "Cell 1 of the file is not a cell. Copy your answers into a fresh"),
+        ({"cells": [{}, {"source": {}}]}, "The content of cell 2 is not text. Copy your answers"),
         ({"cells": [{}] * 2001}, "The notebook has too many cells, lines or characters. Delete what"),
         ({"cells": [{"source": "a" * 499_751}]}, "The notebook has too many cells"),
         ({"cells": [{"source": "\n" * 19_222}]}, "The notebook has too many cells"),

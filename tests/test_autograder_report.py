@@ -200,7 +200,7 @@ def test_how_many_make_a_mistake_and_where_the_book_explains_it():
 def test_a_mistake_that_the_catalogue_does_not_know(gone):
     found = numbers(NAME, [], [result("a", wrong(THIRD, gone))])
     assert [(one["id"], one["name"], one["link"]) for one in found["misconceptions"]] == [(gone, gone, "")]
-    assert f"{gone} The catalogue does not know it any more." in shown(page(found))
+    assert f"{gone} It is no longer in the catalogue." in shown(page(found))
 
 
 # ---- For a person
@@ -232,10 +232,10 @@ def test_what_was_not_graded():
     marks = [mark("a", None, first_name="Ada"), mark("c", None), mark("d", None)]
     text = shown(page(numbers(NAME, marks, [], aside, failed)))
     assert "Not graded 3 put aside or failed" in text
-    whose = "not known b.ipynb of which assignment is not known Whose?"
+    whose = "unknown b.ipynb assignment unknown Whose?"
     assert f"Reason Ada a x.zip: a.ipynb It is empty. {whose} Could not" in text
     assert "Reason d d.ipynb No memory. Not submitted 3" in text
-    seen = "A file of theirs was not graded, see above."
+    seen = "A file of theirs was not graded; see above."
     assert f"Note Ada a {seen} c – d {seen}" in text
 
 
@@ -243,7 +243,7 @@ def test_repairs_and_whom_no_box_held():
     b, c = result("b", isolation="none", repairs=("One.", "Two.")), result("c", isolation="new")
     results = [result("a"), b, c]
     text = shown(page(numbers(NAME, [mark("b", {}, first_name="Bea")], results)))
-    assert "What was mended Bea b One. Two. Counted" in text
+    assert "What was repaired Bea b One. Two. Counted" in text
     assert text.index("2 submissions ran without isolation.") < text.index("Students 1")
     assert "Bea, c" in text
     assert "without isolation" not in shown(page(numbers(NAME, [], results[:1])))

@@ -269,7 +269,7 @@ def test_two_of_a_course_side_by_side(a_course):
     text = compare(a_course, NAME, "ann", "bob")
     assert text.startswith(f"{NAME}: 100% of what both answered is the same\n=")
     assert f"── {ATTENTION} · 100% ──" in text
-    assert "the same, all of it but for" in compare(a_course, NAME, "ann", "ann")
+    assert "the same; identical except for" in compare(a_course, NAME, "ann", "ann")
 
 
 def test_side_by_side_by_hand():

@@ -120,7 +120,7 @@ def test_depth_and_bytes_are_bounded(ends, monkeypatch):
     with pytest.raises(WireError, match="at most 100 bytes in all"):
         send(theirs, [torch.zeros(9, dtype=torch.float64)] * 2, soon())
     monkeypatch.setattr(wire, "HEADER_BYTES", 100)
-    with pytest.raises(WireError, match="at most 100 bytes beside tensors, got 103"):
+    with pytest.raises(WireError, match="at most 100 bytes not in tensors, got 103"):
         send(theirs, "x" * 101, soon())
 
 

@@ -265,7 +265,7 @@ def test_what_ps10_says_of_tests_that_look_at_shapes():
 
 def test_a_notebook_with_something_left_in_it_is_not_released():
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("### BEGIN SOLUTION", id="a")])
-    with pytest.raises(ValueError, match="a student version must not hold"):
+    with pytest.raises(ValueError, match="a student version must not contain"):
         release.normalised(notebook)
 
 

@@ -1,8 +1,8 @@
 """Grade a class: ``python -m exercises.autograder COMMAND``; each command says what comes next.
 
-Exit codes: 0 all went well; 1 something is left for a person (a file put aside, a grading that failed); 2
-nothing was done, because of the arguments or of this machine; 3 stopped half-way, and the same command
-continues; 130 stopped by Ctrl-C, likewise.
+Exit codes: 0 all went well; 1 something is left for a person (a file was put aside, or grading failed); 2
+nothing was done, because of the arguments or of this machine; 3 stopped half-way: run the same command again
+to continue; 130 stopped by Ctrl-C, likewise.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def describe_stop(error: ValueError | OSError | KeyboardInterrupt) -> tuple[int, str]:
     """The exit code and the message of a command that could not finish."""
-    again = "What was done is kept: the same command goes on from there."
+    again = "What was done is kept: run the same command again to continue."
     if isinstance(error, KeyboardInterrupt):
         return 130, f"Stopped. {again}"
     if isinstance(error, ValueError | FileNotFoundError):
@@ -56,48 +56,48 @@ def _parser() -> argparse.ArgumentParser:
         epilog=__doc__.split("\n\n")[1],
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    course = _option("--course", type=Path, default=COURSE, help="its folder (%(default)s)")
-    rehearsal = _option("--course", type=Path, default=REHEARSAL, help="its folder (%(default)s)")
-    roster = _option("--roster", type=Path, metavar="CSV", help="the class, as Canvas or Moodle exports it")
-    every = _option("assignments", nargs="*", metavar="ASSIGNMENT", help="ps01_embeddings_attention, …; all")
-    work = _option("--workers", type=int, default=os.cpu_count(), metavar="N", help="at a time (%(default)s)")
-    cluster = "of dask's, whose workers are to grade: tcp://…:8786"
+    course = _option("--course", type=Path, default=COURSE, help="the course's folder (%(default)s)")
+    rehearsal = _option("--course", type=Path, default=REHEARSAL, help="its course's folder (%(default)s)")
+    roster = _option("--roster", type=Path, metavar="CSV", help="class list exported from Canvas or Moodle")
+    every = _option("assignments", nargs="*", metavar="ASSIGNMENT", help="such as ps02_masks; default: all")
+    work = _option("--workers", type=int, default=os.cpu_count(), metavar="N", help="processes (%(default)s)")
+    cluster = "dask scheduler whose workers grade, such as tcp://10.0.0.1:8786"
     work.add_argument("--scheduler", metavar="ADDRESS", help=cluster)
-    unsafe = "run students' code unprotected; every grade is marked so"
+    unsafe = "run students' code unprotected; every result says so"
     work.add_argument("--unsafe-no-isolation", action="store_true", help=unsafe)
 
     def command(name: str, help: str, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
         return commands.add_parser(name, help=help, parents=parents)
 
-    command("doctor", "can students' code be confined on this machine?", course)
-    one = command("release", "have the gradebook know an assignment", course, every)
-    one.add_argument("--due", metavar="TIME", help="when it is due, such as '2026-12-01 23:59 +0100'")
-    one = command("collect", "take submissions in, without grading them", course, roster)
+    command("doctor", "check whether students' code can be confined on this machine", course)
+    one = command("release", "enter assignments into the gradebook", course, every)
+    one.add_argument("--due", metavar="TIME", help="due date, such as '2026-12-01 23:59 +0100'")
+    one = command("collect", "take submissions in without grading them", course, roster)
     one.add_argument("source", type=Path, help="a notebook, a folder, nbgrader's submitted/ or a zip")
     one = command("grade", "grade what is new", course, work, roster)
-    one.add_argument("source", type=Path, nargs="?", help="as for `collect`; without it, what was taken in")
-    one = command("regrade", "grade again what a changed master concerns", course, work, every)
-    one.add_argument("--yes", action="store_true", help="enter what changes without asking")
-    command("status", "what is graded, and what waits for whom", course)
-    command("feedback", "write all pages anew, after marking by hand", course)
-    command("report", "a page about the class", course, every)
+    one.add_argument("source", type=Path, nargs="?", help="as for `collect`; default: what was taken in")
+    one = command("regrade", "grade again what a changed master affects", course, work, every)
+    one.add_argument("--yes", action="store_true", help="enter the changes without asking")
+    command("status", "show what is graded and what is left to do", course)
+    command("feedback", "write all feedback pages again, after marking by hand", course)
+    command("report", "write a page about the class", course, every)
 
-    one = command("export", "marks as CSV", course, every)
-    one.add_argument("--template", type=Path, help="the CSV of Canvas or Moodle, to be filled in")
-    called = "what the template calls an assignment, or a column in another language"
+    one = command("export", "write marks as CSV", course, every)
+    one.add_argument("--template", type=Path, help="CSV exported from Canvas or Moodle, to be filled in")
+    called = "the template's name for an assignment, or for a column in another language"
     one.add_argument("--column", action="append", default=[], metavar="OURS=THEIRS", help=called)
     one.add_argument("--to", type=Path, help="the file to write; by default in the course's folder")
-    one.add_argument("--missing-as-zero", action="store_true", help="nothing handed in is 0, not empty")
+    one.add_argument("--missing-as-zero", action="store_true", help="if nothing was handed in, give 0")
 
-    one = command("similarity", "pairs that a person should look at", course)
+    one = command("similarity", "list pairs that a person should look at", course)
     one.add_argument("assignment", metavar="ASSIGNMENT")
-    one.add_argument("students", nargs="*", metavar="STUDENT", help="two: show them side by side")
-    one = command("rehearse", "a dry run with students who do not exist", rehearsal, work)
-    one.add_argument("number", type=int, metavar="N", help="of students")
+    one.add_argument("students", nargs="*", metavar="STUDENT", help="two ids: show both side by side")
+    one = command("rehearse", "do a dry run with made-up students", rehearsal, work)
+    one.add_argument("number", type=int, metavar="N", help="number of students")
     one.add_argument("--assignment", default="ps01_embeddings_attention", metavar="ASSIGNMENT")
-    one = command("my-transformer", "lessons my-transformer for a student's notebooks, in a box")
+    one = command("my-transformer", "run `lessons my-transformer` on a student's notebooks, in a box")
     one.add_argument("files", nargs="+", type=Path, metavar="FILE.ipynb")
-    own = "the package's part where theirs is missing or wrong"
+    own = "use the package's part where the student's is missing or wrong"
     one.add_argument("--fill", action="store_true", help=own)
     one.add_argument("--output", type=Path, default=Path("runs/theirs"), metavar="DIR", help="(%(default)s)")
     return parser

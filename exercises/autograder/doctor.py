@@ -21,20 +21,20 @@ from exercises.autograder.doctor import probe
 probe()
 """
 ADVICE = (
-    "Grade on Linux on x86_64 or aarch64, or in a container. On Ubuntu `sudo sysctl "
-    "kernel.apparmor_restrict_unprivileged_userns=0`, on Debian `sudo sysctl "
-    "kernel.unprivileged_userns_clone=1`, and where it is 0 `sudo sysctl user.max_user_namespaces=10000`. In a "
-    "container, allow user namespaces: with Docker `--security-opt seccomp=unconfined --security-opt "
-    "apparmor=unconfined`."
+    "Grade on Linux on x86_64 or aarch64, or in a container, and allow user namespaces: on Ubuntu by `sudo "
+    "sysctl kernel.apparmor_restrict_unprivileged_userns=0`, on Debian by `sudo sysctl "
+    "kernel.unprivileged_userns_clone=1`, and if user.max_user_namespaces is 0 by `sudo sysctl "
+    "user.max_user_namespaces=10000`; in a Docker container by the options `--security-opt "
+    "seccomp=unconfined --security-opt apparmor=unconfined`."
 )
 # The layers of isolation that the probe checks, with the message if one is missing; learners' code is not run
 # then. Landlock is not checked, because the files are hidden without it, too.
 MISSING = {
     "files": "files are visible",
-    "Python": "not all that it imports from is there",
-    "network": "a connection could be made",
+    "Python": "folders that it imports from are missing",
+    "network": "sockets can be opened",
     "processes": "other processes are visible",
-    "system calls": "all system calls are possible",
+    "system calls": "forbidden system calls are possible",
 }
 
 

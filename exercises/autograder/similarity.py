@@ -42,8 +42,8 @@ FEWEST_RUNS = 25  # runs, about 30 tokens, below which even the same text says n
 RUNS_PER_CELL = 8  # runs of an answer in words that count like a cell of code, as words leave more choice
 NEIGHBOURS = 8  # the most students with whom anybody may have much in common without that saying anything
 MOST_LINES = 1_000  # lines of a cell that are shown; comparing takes quadratic time at worst
-LEGEND = "= the same   ~ the same but for names, texts and layout   | different"
-EXACT = "all of it but for comments and layout"
+LEGEND = "= the same   ~ the same except for names, texts and layout   | different"
+EXACT = "identical except for comments and layout"
 WIDTH = 58  # of a side, in characters
 
 # Text is read piece by piece, so that code that cannot be parsed has tokens, too.
@@ -212,7 +212,7 @@ def compare(course: Course, assignment: str, first: str, second: str) -> str:
     texts, *given = _answers(course, assignment, [first, second])
     read, runs = own_runs(texts, *given)
     score, by_cell = shares(runs.get(first, {}), runs.get(second, {}))
-    exact = f", {EXACT}" if read and read.get(first) == read.get(second) else ""
+    exact = f"; {EXACT}" if read and read.get(first) == read.get(second) else ""
     head = f"{assignment}: {score:.0%} of what both answered is the same{exact}"
     return f"{head}\n{side_by_side((first, second), (texts[first], texts[second]), by_cell)}"
 
@@ -234,7 +234,7 @@ def _answers(
     for student in students:
         path = course.received(student, assignment)
         if not path.exists():
-            raise FileNotFoundError(f"{student}: expected a submission of {assignment}, there is none")
+            raise FileNotFoundError(f"{student}: expected a submission of {assignment}, got none")
         cells = nbformat.v4.reads(path.read_text(encoding="utf-8")).cells  # checked at the intake
         texts[student] = {grade_id(cell): cell.source for cell in cells if grade_id(cell) in wanted}
         own = [cell.source for cell in cells if grade_id(cell) not in known and cell.cell_type == "code"]

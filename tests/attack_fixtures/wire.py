@@ -24,7 +24,7 @@ _inside = partial(cell, after="ps01-6-answer")
 OUTPUTS = {
     "outputs that are too long": _cell(
         ONCE + "raw(c, fields(number=n, value='[\"' + 'x' * 700_000 + '\"]'))",
-        shows="This cell was ended: header: no value",
+        shows="This cell was ended: header: expected a value",
     ),
     "outputs of no sort": _cell(f"""{ONCE}
 import json

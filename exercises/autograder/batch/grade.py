@@ -151,7 +151,7 @@ def open_course(folder: Path, *, isolated: bool = True) -> Iterator[Grading]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kernel releases it, however this ends
         except OSError:
-            raise ValueError(f"another command is at work on {folder}: wait for it, or stop it") from None
+            raise ValueError(f"another command is using {folder}: wait for it, or stop it") from None
         with closing(Grading(Course(folder), isolated=isolated)) as grading:
             yield grading
 

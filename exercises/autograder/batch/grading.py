@@ -148,7 +148,7 @@ class Grading:
             if lost:
                 raise ValueError(
                     f"{name}: expected its master to earn all points, got {outcome.result.earned:g} of "
-                    f"{outcome.result.worth:g} (less in {', '.join(lost)}): no student is graded like that"
+                    f"{outcome.result.worth:g} (less in {', '.join(lost)}): no submission was graded"
                 )
 
     def state(self, student: str, assignment: str) -> str:

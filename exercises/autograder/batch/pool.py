@@ -72,7 +72,7 @@ class ProcessPool:
                 return self._executor.submit(run, job)
             except BrokenExecutor:
                 self._stop()
-        raise RuntimeError("workers: expected processes that stay, got some that end at once")
+        raise RuntimeError("workers: expected processes that keep running, got some that end at once")
 
     def close(self) -> None:
         """End the processes; the jobs that they are running are lost."""
@@ -124,7 +124,7 @@ class DaskPool:
             where = distributed.comm.resolve_address(address)  # a client of none would end in a traceback
             self._client = distributed.Client(where, timeout=CONNECT, set_as_default=False)
         except (OSError, ValueError) as error:
-            raise ValueError(f"--scheduler: nobody answers at {address} ({error})") from None
+            raise ValueError(f"--scheduler: no answer from {address} ({error})") from None
         self._executor = self._client.get_executor()
 
     @property
@@ -140,7 +140,7 @@ class DaskPool:
         try:
             return what(*about)
         except Exception as error:  # several types, depending on how far the client has given up
-            raise ConnectionError(f"the cluster does not answer any more ({type(error).__name__})") from None
+            raise ConnectionError(f"the cluster no longer answers ({type(error).__name__})") from None
 
     def close(self) -> None:
         """Give back the jobs that are still running, and leave the cluster as it is."""
@@ -172,7 +172,7 @@ def run_jobs(pool: Pool, jobs: Iterator[Job]) -> Iterator[tuple[Job, Outcome | E
                     continue
                 outcome = error
             except futures.CancelledError:
-                raise ConnectionError("the cluster has dropped what it was given") from None
+                raise ConnectionError("the cluster has dropped a job that it was given") from None
             except Exception as error:
                 outcome = error
             yield job, outcome

@@ -41,9 +41,9 @@ def release(options: argparse.Namespace) -> CommandOutput:
                 for name in names:
                     gradebook.update_or_create_assignment(name, duedate=due)
     until = f", due {due:%Y-%m-%d %H:%M} UTC" if due else ""
-    lines = [f"The gradebook knows {len(names)} assignments{until}. Hand out:"]
+    lines = [f"Assignments in the gradebook: {len(names)}{until}. Hand out:"]
     lines += [f"exercises/release/{name}/{name}.ipynb" for name in names]
-    return CommandOutput([*lines, f"Then: {ME} grade SOURCE"])
+    return CommandOutput([*lines, f"Next: {ME} grade SOURCE"])
 
 
 def collect(options: argparse.Namespace) -> CommandOutput:
@@ -53,7 +53,7 @@ def collect(options: argparse.Namespace) -> CommandOutput:
         enrol(grading.course, people)
         taken, aside = grading.collect(options.source)
     mended = sum(bool(one.repairs) for one in taken)
-    lines = [f"Taken in: {len(taken)}, of which {mended} were mended. Put aside: {len(aside)}."]
+    lines = [f"Taken in: {len(taken)}, {mended} of them repaired. Put aside: {len(aside)}."]
     lines += [f"  {one.path}: {one.reason}" for one in aside]
     return CommandOutput([*lines, f"Next: {ME} grade"], INCOMPLETE if aside else OK)
 
@@ -70,13 +70,13 @@ def grade(options: argparse.Namespace) -> CommandOutput:
 def _summary_output(summary: grades.Summary) -> CommandOutput:
     lines = [_result_line(result) for result in summary.graded]
     lines += [f"not graded: {one.path}: {one.reason}" for one in summary.quarantined] + failures(summary)
-    before = f" {summary.unchanged} were graded before." if summary.unchanged else ""
+    before = f" Graded before: {summary.unchanged}." if summary.unchanged else ""
     lines.append(f"Graded: {len(summary.graded)}.{before}")
     if summary.stale:
         lines.append(
-            f"{len(summary.stale)} were graded by an earlier master or grader; what would change: {ME} regrade"
+            f"Graded with an earlier master or grader: {len(summary.stale)}. To compare: {ME} regrade"
         )
-    lines.append(f"Next: mark answers in words (nbgrader formgrader), then {ME} feedback, report, export")
+    lines.append(f"Next: mark written answers (nbgrader formgrader), then {ME} feedback, report, export")
     return CommandOutput(lines, INCOMPLETE if summary.quarantined or summary.failed else OK)
 
 
@@ -100,21 +100,20 @@ def regrade(options: argparse.Namespace) -> CommandOutput:
     lines = [] if found.applied and not options.yes else shown  # otherwise they were shown already
     lines += failures(found)
     lines.append(
-        f"Looked at again: {len(found.stale)}; {found.unchanged} depend on nothing that has changed."
+        f"Affected by a changed master or grader: {len(found.stale)}; not affected: {found.unchanged}."
     )
     if found.stale:
-        lines.append(
-            "It is entered." if found.applied else f"Nothing was entered. To do so: {ME} regrade --yes"
-        )
+        not_yet = f"Nothing was entered. To enter the changes: {ME} regrade --yes"
+        lines.append("The changes were entered." if found.applied else not_yet)
     return CommandOutput(lines, INCOMPLETE if found.failed else OK)
 
 
 def _changes(changes: list[grades.Change]) -> Iterator[str]:
     for one in changes:
         cells = ", ".join(f"{name} {old:g} → {new:g}" for name, (old, new) in one.cells.items())
-        kept = f"; marked by hand, to be looked at: {', '.join(one.marked)}" if one.marked else ""
+        kept = f"; marked by hand, please look again: {', '.join(one.marked)}" if one.marked else ""
         yield f"{one.student}  {one.assignment}  {one.before:g} → {one.after:g}  ({cells}{kept})"
-    yield f"{len(changes)} submissions change."
+    yield f"Submissions that change: {len(changes)}."
 
 
 def _confirmed(lines: list[str]) -> bool:
@@ -161,7 +160,7 @@ def _people(options: argparse.Namespace) -> list[Enrolled]:
     expected = {"source": "a notebook, a folder or a zip archive", "roster": "a CSV file"}
     for name, what in expected.items():
         if (path := getattr(options, name)) and not path.exists():
-            raise ValueError(f"{name}: expected {what}, got {path}, which is not there")
+            raise ValueError(f"{name}: expected {what}, got {path}, which does not exist")
     return read_roster(options.roster) if options.roster else []
 
 
@@ -182,12 +181,12 @@ def _grading_arguments(options: argparse.Namespace) -> Iterator[dict]:
     if not options.unsafe_no_isolation and (problem := doctors.problem()):
         raise ValueError(
             f"Students' code cannot be confined here ({problem}).\n"
-            f"`{ME} doctor` says how to get there. To run it unprotected all the same: --unsafe-no-isolation."
+            f"`{ME} doctor` says what to change. To run it unprotected all the same: --unsafe-no-isolation."
         )
     exposed = doctors.exposed([options.course, getattr(options, "source", None) or options.course])
     if exposed and not options.unsafe_no_isolation:
         raise ValueError(
-            f"{exposed[0]} lies among Python's own files, which students' code may read: choose another place."
+            f"{exposed[0]} is in a folder of Python's that students' code can read: choose another place."
         )
     if options.workers < 1:
         raise ValueError(f"--workers: expected at least 1, got {options.workers}")

@@ -41,7 +41,7 @@ def status(options: argparse.Namespace) -> CommandOutput:
     wanted = sorted({assignment for _, assignment in course.submissions()} | (aside.keys() - {None}))
     with grades.open_course(options.course) as grading:
         lines = [line for name in wanted for line in _status(grading, name, aside[name])]
-    return CommandOutput(lines or [f"Nothing was taken in yet: {ME} grade SOURCE"])
+    return CommandOutput(lines or [f"Nothing was taken in yet. Next: {ME} grade SOURCE"])
 
 
 def _status(grading: Grading, name: str, aside: int) -> Iterator[str]:
@@ -55,17 +55,17 @@ def _status(grading: Grading, name: str, aside: int) -> Iterator[str]:
     flagged = (bool(one.flags) for one in course.results(name))
     yield f"{name}: {states['graded']} of {len(submissions)} graded"
     todo = {
-        f"new, for {ME} grade": states["waiting"],
-        f"graded by an earlier master or grader, for {ME} regrade": states["stale"],
-        "with answers to read, for nbgrader formgrader": sum(mark.waits for mark in known),
-        f"flagged for you to look at, in {ME} report": sum(flagged),
-        "put aside or failed, in not_graded.json": aside,
+        f"new: run {ME} grade": states["waiting"],
+        f"graded with an earlier master or grader: run {ME} regrade": states["stale"],
+        "with written answers to mark, in nbgrader formgrader": sum(mark.waits for mark in known),
+        f"flagged for you to look at: run {ME} report": sum(flagged),
+        "put aside or failed: see not_graded.json": aside,
     }
     yield from (f"  {number:4} {what}" for what, number in todo.items() if number)
     handed_in = {student for student, _ in submissions}
     if missing := [mark.student for mark in known if mark.student not in handed_in]:
         more = f" and {len(missing) - 20} more" if len(missing) > 20 else ""
-        yield f"  {len(missing):4} students of whom there is nothing: {', '.join(missing[:20])}{more}"
+        yield f"  {len(missing):4} students without a submission: {', '.join(missing[:20])}{more}"
 
 
 def feedback(options: argparse.Namespace) -> CommandOutput:
@@ -75,7 +75,7 @@ def feedback(options: argparse.Namespace) -> CommandOutput:
     with grades.open_course(options.course) as grading:
         wanted = grades.write_feedback(grading, summary, anew=True)
     failed = failures(summary)
-    message = f"{wanted - len(failed)} pages are in {options.course / 'feedback'}."
+    message = f"Pages written to {options.course / 'feedback'}: {wanted - len(failed)}."
     return CommandOutput([*failed, message], INCOMPLETE if failed else OK)
 
 
@@ -107,7 +107,7 @@ def export(options: argparse.Namespace) -> CommandOutput:
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         temporary.write_bytes(made.data)
-    lines = [*made.notes, *(f"no row for {student}" for student in made.unmatched), str(path)]
+    lines = [*made.notes, *(f"no mark filled in for {student}" for student in made.unmatched), str(path)]
     return CommandOutput(lines, INCOMPLETE if made.unmatched else OK)
 
 
@@ -124,7 +124,7 @@ def similarity(options: argparse.Namespace) -> CommandOutput:
         f"{one.score:4.0%}  {one.first}  {one.second}  {similarities.EXACT if one.exact else _cells(one)}"
         for one in found
     ]
-    last = f"Pairs that stand out: {len(found)}. Side by side: {ME} similarity {options.assignment} ONE OTHER"
+    last = f"Pairs that stand out: {len(found)}. To see two: {ME} similarity {options.assignment} ONE OTHER"
     return CommandOutput([*lines, last])
 
 

@@ -187,7 +187,7 @@ class Writer:
         except OperationalError as error:
             if "locked" not in str(error):
                 raise
-            in_use = "The gradebook is in use: close what has it open (formgrader, a viewer)"
+            in_use = "The gradebook is in use: close the program that has it open (formgrader, a viewer)"
             raise OSError(in_use) from None
         finally:
             self._gradebook.db.rollback()

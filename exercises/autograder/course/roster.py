@@ -72,8 +72,8 @@ def template_text(path: Path, of: str = "template") -> str:
     try:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
-        expected = "expected a CSV file in UTF-8, as it was downloaded"
-        raise ValueError(f"{of}: {expected}; {path.name} is none") from None
+        expected = "expected a CSV file in UTF-8, as downloaded"
+        raise ValueError(f"{of}: {expected}; {path.name} is in another encoding") from None
 
 
 def sheet(template: str, of: str = "template") -> Sheet:
@@ -166,7 +166,7 @@ def read_roster(path: Path) -> list[Enrolled]:
         for what, key in (("id", person.student.casefold()), ("number", person.number)):
             if key and rows.setdefault((what, key), row) != row:
                 both = f"{rows[what, key]} and {row}"
-                raise ValueError(f"roster: expected everybody once, got {key} in the rows {both}")
+                raise ValueError(f"roster: expected everybody once, got {key} in rows {both}")
     return people
 
 
@@ -192,13 +192,13 @@ def enrol(course: Course, people: Collection[Enrolled]) -> None:
     numbers = {person.number: person.student for person in people if person.number}
     before = known_ids(course)
     changed = [
-        f"{before[n]} is {numbers[n]} now" for n in sorted(numbers) if before.get(n, numbers[n]) != numbers[n]
+        f"{before[n]}, now {numbers[n]}" for n in sorted(numbers) if before.get(n, numbers[n]) != numbers[n]
     ]
     if changed:
         more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
         raise ValueError(
-            f"roster: expected everybody under the id that they have, got {'; '.join(changed[:3])}{more}: "
-            "use another course's folder, or the roster of before."
+            f"roster: expected everybody to keep their id, got {'; '.join(changed[:3])}{more}: "
+            "use a new course folder, or the earlier roster."
         )
     with Gradebook(course.gradebook) as gradebook:
         for person in people:

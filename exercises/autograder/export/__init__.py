@@ -45,7 +45,7 @@ def csv_text(
         raise ValueError("marks: expected at least one assignment, got none")
     if template is None:
         if columns:
-            raise ValueError("--column: expected a template, whose columns it names, got none")
+            raise ValueError("--column: expected a --template whose columns it names, got none")
         made = Exported(table(_rows(marks, 0.0 if missing_as_zero else None)).encode("utf-8-sig"))
     else:
         is_moodles = columns.get(IDENTIFIER, IDENTIFIER) in sheet(template).header

@@ -71,8 +71,8 @@ def canvas(
     found = roster.sheet(template)
     has_name = {"Student"} <= set(found.header) or {"LastName", "FirstName"} <= set(found.header)
     if not has_name or not {"ID", "Section"} <= set(found.header):
-        expected = "a gradebook of Canvas, with the columns Student, ID and Section"
-        other = f"or a worksheet of Moodle, with {IDENTIFIER}, which --column can name in another language"
+        expected = "Canvas's gradebook, with the columns Student, ID and Section"
+        other = f"or Moodle's grading worksheet, with {IDENTIFIER} (--column names it in another language)"
         raise ValueError(f"template: expected {expected}, {other}; got {', '.join(found.header[:8])}")
     first = found.header.index("Section") + 1
     where = _titles(marks, found.header, first, columns)
@@ -82,7 +82,7 @@ def canvas(
         column = where[name]
         worth = next((row[column] for row in found.rows if roster.WORTH in row[0]), "")
         cells = {n: found.rows[n][column].strip() for n in people}
-        kept = {n: f"is {cell} in Canvas, which stays" for n, cell in cells.items() if cell in KEPT}
+        kept = {n: f"is {cell} in Canvas and stays so" for n, cell in cells.items() if cell in KEPT}
         without_row, said = _enter(found, name, column, those, people, kept, missing_as_zero)
         unmatched += without_row
         notes += _other_worth(name, those, worth, "Canvas") + said
@@ -97,7 +97,7 @@ def _titles(
     """The column of each assignment; `columns` has its title there, unless that has the same letters."""
     assignments, found = list(assignments), {}
     if unknown := [name for name in columns if name not in assignments]:
-        raise ValueError(f"--column: expected some of {', '.join(assignments)}, got {unknown[0]}")
+        raise ValueError(f"--column: expected one of {', '.join(assignments)}, got {unknown[0]}")
     titles = {n: re.sub(r" \(\d+\)$", "", header[n]) for n in range(first, len(header))}
     for name in assignments:
         wanted = columns.get(name, name)
@@ -125,21 +125,21 @@ def moodle(
         ValueError: if it is not one, or there are marks of several assignments.
     """
     if len(marks) != 1:
-        raise ValueError(f"marks: expected one assignment for a worksheet, got {', '.join(marks)}")
+        raise ValueError(f"marks: expected one assignment for Moodle's worksheet, got {', '.join(marks)}")
     [(name, those)] = marks.items()
     found = roster.sheet(template)
     where = _headers(found.header, columns)
     people = roster.students(found, roster.MOODLE, where)
     most = found.rows[0][where[MAXIMUM]] if found.rows and MAXIMUM in where else ""
     kept = {
-        n: "cannot be changed in Moodle and stays"
+        n: "keeps the mark in Moodle, which cannot be changed there"
         for n in people
         if CHANGEABLE in where and found.rows[n][where[CHANGEABLE]].strip().casefold() == "no"
     }
     notes = _other_worth(name, those, most, "Moodle")
     above = [mark.student for mark in those if mark.submitted and mark.score > _to_number(most, mark.score)]
     if above:
-        notes.append(f"{name}: above Moodle's maximum, and so passed over by it: {', '.join(above)}.")
+        notes.append(f"{name}: Moodle will skip marks above its maximum, those of {', '.join(above)}.")
     unmatched, said = _enter(found, name, where[GRADE], those, people, kept, missing_as_zero)
     data = to_csv([found.header, *found.rows], found.delimiter).encode("utf-8-sig")
     return Exported(data, tuple(unmatched), (*notes, *said))
@@ -148,12 +148,12 @@ def moodle(
 def _headers(header: list[str], columns: Mapping[str, str]) -> dict[str, int]:
     """The index of each known column; versions of Moodle differ in capitals."""
     if unknown := [name for name in columns if name not in KNOWN]:
-        raise ValueError(f"--column: expected some of {', '.join(KNOWN)}, got {unknown[0]}")
+        raise ValueError(f"--column: expected one of {', '.join(KNOWN)}, got {unknown[0]}")
     indices = {name.casefold(): n for n, name in enumerate(header)}
     words = {name: columns.get(name, name).casefold() for name in KNOWN}
     where = {name: indices[word] for name, word in words.items() if word in indices}
     if missing := [columns.get(name, name) for name in NEEDED if name not in where]:
-        expected = f"a grading worksheet of Moodle, with the columns {', '.join(missing)}"
+        expected = f"Moodle's grading worksheet, with the columns {', '.join(missing)}"
         other = "--column can name them in another language"
         raise ValueError(f"template: expected {expected}, got {', '.join(header[:8])}; {other}")
     return where
@@ -164,7 +164,7 @@ def _other_worth(name: str, marks: list[Mark], cell: str, where: str) -> list[st
     theirs = _to_number(cell, ours)
     if theirs == ours:
         return []
-    return [f"{name}: it is worth {number(ours)}, but {number(theirs)} in {where}; points were not scaled."]
+    return [f"{name}: worth {number(ours)} here, but {number(theirs)} in {where}; points were not scaled."]
 
 
 def _enter(
@@ -196,9 +196,9 @@ def _enter(
             replaced += cell not in NO_MARK and _to_number(cell) != _to_number(number(score))
             found.rows[n][column] = number(score)
     if replaced:
-        notes.append(f"{name}: {replaced} of the marks that were there have become other ones.")
+        notes.append(f"{name}: other marks have replaced {replaced} of those in the template.")
     if left:
-        notes.append(f"{name}: {left} students without a mark got no 0, as not all marks found their row.")
+        notes.append(f"{name}: {left} rows without a mark got no 0, as some students' rows were not found.")
     return unmatched, notes
 
 
@@ -227,14 +227,14 @@ def _match(
             unmatched.append(mark.student)
             if those:
                 listed = " and ".join(str(row + 2) for row in those)  # as a spreadsheet counts, with a header
-                notes.append(f"{mark.student}: the rows {listed} are both theirs, by number or login.")
+                notes.append(f"{mark.student}: rows {listed} match, by number or login; no mark was entered.")
     places = {}
     for row, those in rows.items():
         submitted = [mark for mark in those if mark.submitted]
         if len(submitted) > 1:
             ids = [mark.student for mark in submitted]
             unmatched += ids
-            notes.append(f"{' and '.join(ids)} are both in row {row + 2}; none was entered.")
+            notes.append(f"{' and '.join(ids)} match the same row, {row + 2}; no mark was entered.")
         else:
             places[row] = (submitted or those)[0]
     return places, unmatched, notes

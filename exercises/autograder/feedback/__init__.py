@@ -31,8 +31,8 @@ from transformer_lessons.tools.submission import grade_id
 REPAIRS, REPAIR = 20, 500  # the most repairs, and the most characters of one
 MESSAGES = 20  # the most messages of a cell
 STATUS = {
-    "timeout": "This test was stopped, because your code took longer than it may. It gives no points.",
-    "missing": "This test could not come to its end, because your code did not answer. It gives no points.",
+    "timeout": "This test was stopped because your code took too long. It gives no points.",
+    "missing": "This test could not finish because your code did not answer. It gives no points.",
     "error": "This test ended with an error before its points were counted. It gives no points.",
 }
 INLINED = re.compile("data:image/[a-z+]+;base64,[A-Za-z0-9+/=]+")  # a picture, in the text of an answer
@@ -96,7 +96,7 @@ def page(notebook: NotebookNode, released: NotebookNode, result: Result, mark: M
     shown = " ".join(html.unescape(text).split())
     for line in secrets(notebook, released):
         if line in shown:
-            raise ValueError(f"page: a line of a hidden test would be on it: {line}")
+            raise ValueError(f"page: expected no line of a hidden test, got {line}")
     return text
 
 
@@ -196,7 +196,7 @@ def _by_hand(cell: CellMark) -> dict[str, Any]:
     """The panel of an answer in words. One left as it was handed out has 0 points, which nobody gave."""
     line = "" if cell.manual is not None or cell.extra else "There is no answer to read."
     if cell.waits:
-        line = "This answer waits for a person, who will read it."
+        line = "A person still has to read this answer."
     return {"earned": None if cell.waits else cell.earned, "written": True, "line": line}
 
 
@@ -206,7 +206,7 @@ def _tested(test: CellResult, cell: CellMark, visible: str) -> dict[str, Any]:
     if earned != test.earned:
         line = "A person has looked at this and given these points."
     elif test.status != "done":
-        line = STATUS.get(test.status, f"This test did not come to its end: {test.status}.")
+        line = STATUS.get(test.status, f"This test did not finish: {test.status}.")
     messages = tuple(cut(text) for text in test.messages[:MESSAGES])
     return {"earned": earned, "line": line, "visible": visible, "parts": test.parts, "messages": messages}
 

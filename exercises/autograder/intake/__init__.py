@@ -24,7 +24,7 @@ from exercises.autograder.intake.repair import Catalogue, Released, repair_noteb
 TIMESTAMP = "timestamp.txt"
 ANSWER_SUFFIXES = (".ipynb", ".zip", ".html", ".pdf")  # file types that answers come as, rightly or not
 NO_STUDENT = (
-    "Nothing says whose this is. Name it STUDENT__ASSIGNMENT.ipynb, or put it into a folder named STUDENT."
+    "It is not clear whose this is. Name it STUDENT__ASSIGNMENT.ipynb, or put it into a folder named STUDENT."
 )
 
 
@@ -124,7 +124,7 @@ def _read(arrival: Arrival, upload: Upload, catalogue: Catalogue) -> None:
     assignment = catalogue.assignment_of(cells, claimed)
     if claimed and assignment not in claimed:
         named = " and ".join(claimed)
-        notes.append(f"The file is named after {named} but holds {assignment}; it was taken as that.")
+        notes.append(f"The file is named after {named} but contains {assignment}, and was taken as that.")
     notebook, repairs = repair_notebook(cells, catalogue.assignments[assignment])
     if arrival.student is None:
         raise CannotBeGraded(NO_STUDENT)
@@ -147,7 +147,7 @@ def _set_timestamp(arrival: Arrival, time: bytes) -> None:
         in_utc(text if is_plain else "")
         arrival.timestamp = text
     except ValueError:
-        arrival.repairs += (f"Its {TIMESTAMP} holds no time: “{clip(text)}”.",)
+        arrival.repairs += (f"Its {TIMESTAMP} contains no time: “{clip(text)}”.",)
 
 
 def in_utc(text: str) -> datetime:
@@ -183,18 +183,18 @@ def _resolve_duplicates(arrivals: list[Arrival], catalogue: Catalogue) -> None:
         if len(names) > 1:
             several = " and ".join(f"“{clip(name)}”" for name in names)
             for arrival in group:
-                arrival.quarantine(f"{several} would all be called “{student}”. Give them other names.")
+                arrival.quarantine(f"{several} would all have the id “{student}”. Give them other names.")
         elif len(group) > 1:
             _quarantine_others(group, *_choose_notebook(group, catalogue.assignments[assignment]))
 
 
 def _quarantine_others(group: list[Arrival], chosen: Arrival | None, why: str) -> None:
     """Put aside all of a student's notebooks of an assignment but the chosen one; all if none is chosen."""
-    which = f"Nothing tells which is the newest: {', '.join(arrival.path for arrival in group)}."
+    which = f"It is not clear which is the newest: {', '.join(arrival.path for arrival in group)}."
     for arrival in group:
         if chosen is None:
             arrival.quarantine(
-                f"{which} Hand in only one. Different students need different names, and no folder around all."
+                f"{which} Hand in only one. Different students need different names and no common folder."
             )
         elif arrival is not chosen:
             arrival.quarantine(f"Superseded: {chosen.path} counts instead, because {why}.")
@@ -208,9 +208,9 @@ def _choose_notebook(group: list[Arrival], released: Released) -> tuple[Arrival 
     texts = {one: [normalize_source(cell.source) for cell in one.notebook.cells] for one in group}
     filled = [arrival for arrival in group if not given.issuperset(texts[arrival])] or group
     if len(filled) == 1:
-        return filled[0], "the others are not answered"
+        return filled[0], "the others have no answers"
     if all(texts[arrival] == texts[filled[0]] for arrival in filled):
-        return filled[0], "they say the same"
+        return filled[0], "all say the same"
     orders = [arrival.sender.order for arrival in filled]
     if None in orders or orders.count(max(orders)) > 1:
         return None, ""

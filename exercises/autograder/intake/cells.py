@@ -16,7 +16,7 @@ FRESH = "Copy your answers into a fresh notebook of the assignment and hand that
 # What a file may be instead of a notebook, recognised by how it begins.
 BEGINNINGS = {
     rb"%PDF": f"The file is a PDF, which cannot be run. {AGAIN}",
-    rb"PK\x03\x04": "The file is a zip archive. One notebook in it would do; better hand in the notebook itself.",
+    rb"PK\x03\x04": "The file is a zip archive. Hand in the notebook itself, or an archive of it alone.",
     rb"\s*<[!?a-zA-Z]": f"The file is a web page: saved by a browser, or typed into the platform. {AGAIN}",
 }
 # The longest notebook, in characters; reading, parsing and writing a line costs about as much as 25, a cell
@@ -49,7 +49,7 @@ def content_of(data: bytes) -> dict:
     except (ValueError, RecursionError) as error:
         raise CannotBeGraded(_what_is_broken(text, error)) from None
     if not isinstance(content, dict):
-        raise CannotBeGraded(f"The file is no notebook: it holds no JSON object. {AGAIN}")
+        raise CannotBeGraded(f"The file is not a notebook: it contains no JSON object. {AGAIN}")
     return content
 
 
@@ -68,7 +68,7 @@ def clip(text: str, most: int = 40) -> str:
 
 def _what_is_broken(text: str, error: Exception) -> str:
     if not text.lstrip().startswith("{"):
-        return f"The file is no notebook: it begins with “{clip(text.lstrip())}”. {AGAIN}"
+        return f"The file is not a notebook: it begins with “{clip(text.lstrip())}”. {AGAIN}"
     if "Unterminated" in str(error) or getattr(error, "pos", 0) >= len(text.rstrip()) - 1:
         return f"The file breaks off after {len(text):,} characters. {AGAIN}"
     return f"The file is damaged: {clip(str(error), most=80)}. {AGAIN}"
@@ -124,7 +124,7 @@ def cells_of(content: dict) -> tuple[list[Cell], list[str]]:
     found = content.get("cells")
     if not isinstance(found, list):
         old = "worksheets" in content
-        what = "is of a format that ended in 2015" if old else "is no notebook: it has no cells"
+        what = "is in a notebook format from before 2015" if old else "is not a notebook: it has no cells"
         raise CannotBeGraded(f"The file {what}. {AGAIN}")
     _refuse_if_too_long(CELL * len(found))
     cells = [_cell(number, cell, notes) for number, cell in enumerate(found, start=1)]
@@ -145,18 +145,18 @@ def _dict(value: object) -> dict:
 
 def _cell(number: int, cell: object, notes: list[str]) -> Cell:
     if not isinstance(cell, dict):
-        raise CannotBeGraded(f"Cell {number} of the file is no cell. {FRESH}")
+        raise CannotBeGraded(f"Cell {number} of the file is not a cell. {FRESH}")
     metadata = _dict(cell.get("metadata"))
     ids = (cell.get("id"), metadata.get("id"), metadata.get("cell_id"))  # Colab puts them into the metadata
     type_ = cell.get("cell_type")
     if type_ not in ("code", "markdown", "raw"):
-        notes.append(f"Cell {number} was of no known type and was kept as text that is not run.")
+        notes.append(f"Cell {number} had an unknown type and was kept as text that is not run.")
         type_ = "raw"
     if cell.get("attachments"):
-        notes.append(f"Pictures in the text of cell {number} were left out: an answer is words.")
+        notes.append(f"Pictures in the text of cell {number} were left out: an answer consists of words.")
     source = _joined([] if cell.get("source") is None else cell["source"])
     if source is None:
-        raise CannotBeGraded(f"The text of cell {number} is no text. {FRESH}")
+        raise CannotBeGraded(f"The content of cell {number} is not text. {FRESH}")
     return Cell(
         number=number,
         type=type_,

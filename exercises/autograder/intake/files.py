@@ -74,7 +74,7 @@ def _file(path: Path, parts: tuple[str, ...]) -> Upload:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                return Upload(parts, problem=f"This is no ordinary file but a pipe or a device. {ITSELF}")
+                return Upload(parts, problem=f"This is not an ordinary file but a pipe or a device. {ITSELF}")
             if status.st_size > MOST_BYTES:
                 return Upload(parts, problem=too_large(status.st_size))
             return Upload(parts, file.read(MOST_BYTES + 1))
@@ -115,13 +115,13 @@ def _members(archive: ZipFile) -> Iterator[tuple[tuple[str, ...], ZipInfo]]:
 def _member(archive: ZipFile, info: ZipInfo, parts: tuple[str, ...]) -> Upload:
     # With other methods Python unpacks everything at once, however much that is.
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        return Upload(parts, problem=f"It is packed by a method that is not read here. {UNPACK}")
+        return Upload(parts, problem=f"It is packed by a method that is not supported. {UNPACK}")
     try:
         with archive.open(info) as file:
             return Upload(parts, file.read(MOST_BYTES + 1))
     except Exception as error:  # likewise, and for an encrypted member
         return Upload(
-            parts, problem=f"The file cannot be read in the archive ({error or type(error).__name__})."
+            parts, problem=f"The file cannot be read from the archive ({error or type(error).__name__})."
         )
 
 

@@ -103,14 +103,14 @@ class Catalogue:
         if not votes:
             names = ", ".join(self.assignments)
             raise CannotBeGraded(
-                f"The notebook holds no cell of an assignment that is graded here ({names}). {FRESH}"
+                f"The notebook contains no cell of an assignment that is graded here ({names}). {FRESH}"
             )
         # Somebody may have copied a helper from another assignment, but not half of it.
         likely = [name for name, number in votes.most_common() if 2 * number > max(votes.values())]
         confirmed = [name for name in likely if name in claimed] if len(likely) > 1 else likely
         if len(confirmed) != 1:
             both = " and ".join(likely)
-            raise CannotBeGraded(f"The notebook holds cells of {both}. Hand in one notebook for each.")
+            raise CannotBeGraded(f"The notebook contains cells of {both}. Hand in one notebook for each.")
         return confirmed[0]
 
 
@@ -224,17 +224,17 @@ def _sentences(cells: list[Cell], released: Released, found: dict[str, Cell]) ->
     ):
         yield EARLIER
     if lost := [name for name, cell in found.items() if cell.matched_by in ("id", "text")]:
-        yield f"The grader's marks were lost and were put back: {_listed(lost)}."
+        yield f"The grader's metadata were lost and were restored: {_listed(lost)}."
     for name, cell in found.items():
         if cell.matched_by == "place":
-            taken = f"Cell {cell.number} had no marks of the grader; it was taken as {name}"
-            yield f"{taken}, because of where it stands."
+            taken = f"Cell {cell.number} had none of the grader's metadata; it was taken as {name}"
+            yield f"{taken} because of its position."
         if (copies := sum(other.name == name for other in cells)) > 1:
-            which = ", the last that was filled in," if name in released.answers else ""
+            which = ", the last one filled in," if name in released.answers else ""
             counts = f"cell {cell.number}{which} counts"
-            yield f"{name} was there {copies} times; {counts}. Other texts stay as cells of your own."
+            yield f"{name} was there {copies} times; {counts}. Other texts were kept as cells of your own."
     if missing := [name for name in released.cells if name not in found]:
-        yield f"Missing, and put back: {_listed(missing)}."
+        yield f"Missing cells were restored: {_listed(missing)}."
     for cell in found.values():
         yield from _about_cell(cell, released)
 
@@ -246,10 +246,10 @@ def _about_cell(cell: Cell, released: Released) -> Iterator[str]:
     marks = now.metadata.nbgrader
     changed = [mark for mark in MARKS if (cell.marks.get(mark) or 0) != (marks.get(mark) or 0)]
     if cell.matched_by == "marks" and changed:
-        yield f"{name} had other marks for the grader ({', '.join(changed)}) and got its own back."
+        yield f"{name}: the grader's metadata ({', '.join(changed)}) were changed and were restored."
     if name not in released.answers and not released.matches(name, cell):
-        kept = " and what you wrote there stands behind it" if cell.normalized else ""
-        yield f"{name} is locked but was changed; the text was put back{kept}."
+        kept = " and what you wrote there is in a cell below it" if cell.normalized else ""
+        yield f"{name} is locked but was changed; its text was restored{kept}."
 
 
 def _listed(names: list[str]) -> str:

@@ -149,7 +149,7 @@ def _text(value: object) -> str:
 
 
 def _no_keyboard(*_: Any) -> str:
-    raise EOFError("nobody is at the keyboard while a notebook is graded")
+    raise EOFError("there is no keyboard input while a notebook is graded")
 
 
 def get_shell() -> Shell:

@@ -65,7 +65,7 @@ def scan(cells: Iterable[tuple[str | None, str]], given: Mapping[str, str], note
                     (cell, *found), Flag(*found, cell, clip("".join(lines[number - 1 : number]), LIMIT))
                 )
     for cell, name in _answered_elsewhere([(cell, tree) for cell, _, tree in trees]):
-        text = f"Left open here, where it counts: {clip(name, LIMIT)}, which a cell of the student's own defines."
+        text = f"{clip(name, LIMIT)} is unanswered here, where it counts, but defined in an extra cell."
         flags["elsewhere", name] = Flag("elsewhere", text, cell)
     tasks = tasks_of(given)
     kept = [note for note in notes[:MOST_FLAGS] if _is_note(note)] if type(notes) is list else []
@@ -149,11 +149,11 @@ def _judge_use(full: str, allowed: set[str], *, is_answer: bool) -> tuple[str, s
     """The kind and text of the flag for a used name, or None; outside answers, any library may be used."""
     root = full.split(".")[0]
     if root in READY_MADE and is_answer:
-        return "library", f"Uses {root}, which may have it ready-made."
+        return "library", f"Uses {root}, which may contain the answer ready-made."
     is_open = full in MODULES or any(f"{full}.".startswith(f"{name}.") for name in allowed)
     if root != PACKAGE or is_open:
         return None
-    return "package", f"Takes {clip(full, LIMIT)}, which the assignment does not hand over."
+    return "package", f"Uses {clip(full, LIMIT)}, which the assignment does not provide."
 
 
 def _is_note(note: Any) -> bool:
@@ -199,7 +199,7 @@ def _judge_call(name: str, tasks: Collection[str]) -> str:
     those = sorted(task for task in tasks if name in SOLVES.get(task, ()))
     if not those or any(name in ORDINARY.get(task, ()) for task in tasks):
         return ""
-    return f"When it ran: torch's {name}, which does all or most of what {', '.join(those)} asks for."
+    return f"Called torch's {name}, which does all or most of what {', '.join(those)} asks for."
 
 
 # ---- While it runs, in the learner's process

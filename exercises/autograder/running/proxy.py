@@ -76,7 +76,7 @@ class Object:
 
     def __init__(self, connection: Connection, target: str):
         if type(target) is not str:
-            raise WireError("reply: no handle")
+            raise WireError("reply: expected a handle")
         self._connection, self.target = connection, target
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -90,7 +90,7 @@ class Object:
 
     def __bool__(self) -> bool:
         what = self.target.rpartition(".")[2]
-        raise TypeError(f"{what}: a test can call what is the learner's, not look at its value")
+        raise TypeError(f"{what}: a test can call the learner's objects, not read their values")
 
     def train(self, mode: bool = True) -> "Object":
         """Put a module into training mode."""
@@ -128,7 +128,7 @@ class _RemoteGraph(torch.autograd.Function):
         """Return the tensors that arrived; mark those through which no gradient flows back."""
         found = list(leaves(reply.value).values())
         if len(reply.attached) != len(found):
-            raise WireError("reply: attached to other outputs")
+            raise WireError("reply: expected to know of each output whether it is attached")
         ctx.request_vjp, ctx.paths = request_vjp, paths
         ctx.mark_non_differentiable(*(x for x, flows in zip(found, reply.attached, strict=True) if not flows))
         return tuple(found)
@@ -145,7 +145,7 @@ def _apply(connection: Connection, target: str, args: list, kwargs: dict) -> Any
     """Call, and repeat here what the learner's code changed in place."""
     answer = unwrap_answer(connection.ask("apply", [target, args, kwargs], {}))
     if type(answer) is not dict or answer.keys() != {"reply", "after"}:
-        raise WireError("reply: other fields")
+        raise WireError("reply: expected the fields reply and after")
     reply = reply_of(answer["reply"])
     _copy_changes([args, kwargs], answer["after"])
     return _as(reply.kind, _unwrap(reply))
@@ -177,7 +177,7 @@ def unwrap_answer(value: Any) -> Any:
     """The value asked for; if a `Reply` came instead, there was an error, which is raised here."""
     if type(value) is dict and value.keys() == REPLY_TYPES.keys():
         _unwrap(reply_of(value))
-        raise WireError("reply: no answer")
+        raise WireError("reply: expected a value, got none")
     return value
 
 

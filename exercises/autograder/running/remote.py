@@ -83,7 +83,7 @@ class Connection:
             send(self._socket, request, deadline)
             answer = receive(self._socket, deadline)
             if type(answer) is not dict or answer.keys() != {"number", "value"} or answer["number"] != number:
-                raise WireError("reply: out of step")
+                raise WireError("reply: expected the answer to the last request")
         except (WireError, PeerGoneError) as error:
             self.failure = error
             raise
@@ -131,11 +131,11 @@ def reply_of(value: Any) -> Reply:
         WireError: if it is not.
     """
     if type(value) is not dict or value.keys() != REPLY_TYPES.keys():
-        raise WireError("reply: other fields")
+        raise WireError("reply: expected the fields of a Reply")
     if wrong := [name for name, kind in REPLY_TYPES.items() if not _fits(value[name], kind)]:
-        raise WireError(f"reply: {wrong[0]} is of another kind")
+        raise WireError(f"reply: {wrong[0]} is of the wrong type")
     if value["error"] is not None and value["error"].keys() != TOO_LATE.keys():
-        raise WireError("reply: another error")
+        raise WireError("reply: expected the fields of an error")
     return Reply(**value)
 
 

@@ -198,7 +198,7 @@ class TestRunner:
         # All that is defined there: asking for some would tell the learner's process what a test looks at.
         found = unwrap_answer(self._ask("values"))
         if type(found) is not dict or not all(type(x) is list and len(x) == 2 for x in found.values()):
-            raise WireError("reply: no values")
+            raise WireError("reply: expected values by name")
         words = set(re.findall(r"[^\W\d]\w*", cell.source))  # as in ``globals()["answer"]``
         wanted = words - set(dir(builtins)) - set(keyword.kwlist) - self._names.keys()
         return {
@@ -228,9 +228,9 @@ def _points(value: Any, most: float) -> float:
     if value is None or isinstance(value, bool):
         return most * (value is not False)
     if not isinstance(value, int | float):
-        raise ValueError(f"the test gave a {type(value).__name__}, not points")
+        raise ValueError(f"the test: expected points, got a {type(value).__name__}")
     if not 0 <= value <= most + 1e-9:
-        raise ValueError(f"the test gave {value} of {most} points")
+        raise ValueError(f"the test: expected at most {most} points, got {value}")
     return min(float(value), most)
 
 

@@ -63,7 +63,7 @@ def send(connection: socket.socket, value: Any, deadline: float) -> None:
         raise WireError(f"tensors: expected at most {TENSOR_BYTES:,} bytes in all")
     header = json.dumps(encoded, ensure_ascii=False).encode("utf-8", "replace")
     if len(header) > HEADER_BYTES:
-        raise WireError(f"value: expected at most {HEADER_BYTES:,} bytes beside tensors, got {len(header):,}")
+        raise WireError(f"value: expected at most {HEADER_BYTES:,} bytes not in tensors, got {len(header):,}")
     for part in (LENGTHS.pack(len(header), size) + header, *map(_bytes_of, frame.tensors)):
         with _within_deadline(connection, deadline, "read"):
             connection.sendall(part)  # the deadline is that of all parts together
@@ -82,7 +82,7 @@ def receive(connection: socket.socket, deadline: float) -> Any:
     try:
         encoded = json.loads(bytes(_read(connection, header_bytes, deadline)))
     except (ValueError, RecursionError) as error:
-        raise WireError(f"header: no JSON: {type(error).__name__}") from None
+        raise WireError(f"header: expected JSON, got {type(error).__name__}") from None
     frame = _Frame(_read(connection, tensor_bytes, deadline))
     value = _decoded(encoded, frame, 0)
     if len(frame.left):
@@ -153,24 +153,24 @@ def _decoded(encoded: Any, frame: _Frame, depth: int) -> Any:
         return {name: _decoded(item, frame, depth + 1) for name, item in encoded["dict"].items()}
     if type(encoded) is dict and encoded.keys() == {"tensor"}:
         return _tensor(encoded["tensor"], frame)
-    raise WireError("header: no value")
+    raise WireError("header: expected a value")
 
 
 def _tensor(described: Any, frame: _Frame) -> Tensor:
     """A tensor from the first of the remaining bytes."""
     if type(described) is not list or len(described) != 3 or described[0] not in NAMES.values():
-        raise WireError("tensor: no dtype, shape and order")
+        raise WireError("tensor: expected dtype, shape and order")
     dtype, shape, order = DTYPES[described[0]], *described[1:]
     if not all(map(_are_sizes, (shape, order))) or sorted(order) != list(range(len(shape))):
-        raise WireError("tensor: no shape and order")
+        raise WireError("tensor: expected a shape and the order of its axes")
     size = math.prod(shape) * dtype.itemsize
     if size > len(frame.left):
-        raise WireError(f"tensor: {size:,} bytes are described, {len(frame.left):,} came")
+        raise WireError(f"tensor: expected {size:,} bytes, got {len(frame.left):,}")
     if not size:
         try:
             return torch.empty(shape, dtype=dtype)
         except RuntimeError:  # one axis is 0, and others are out of all bounds
-            raise WireError("tensor: no shape") from None
+            raise WireError("tensor: expected a possible shape") from None
     raw, frame.left = torch.frombuffer(frame.left[:size], dtype=torch.uint8), frame.left[size:]
     # As booleans, bytes other than 0 and 1 would be neither True nor False.
     found = raw != 0 if dtype is torch.bool else raw.clone().view(dtype)

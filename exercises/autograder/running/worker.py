@@ -100,7 +100,7 @@ class Worker:
         except PeerGoneError:
             return {"notes": []}
         except WireError as error:
-            raise WorkerError(f"the tests' process does not keep to the rules: {error}") from error
+            raise WorkerError(f"the tests' process broke the protocol: {error}") from error
 
     def _start(self) -> None:
         if self._process and self._process.poll() is None:
