@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     course = _option("--course", type=Path, default=COURSE, help="the course's folder (%(default)s)")
-    rehearsal = _option("--course", type=Path, default=REHEARSAL, help="its course's folder (%(default)s)")
+    rehearsal = _option("--course", type=Path, default=REHEARSAL, help="the rehearsal's folder (%(default)s)")
     roster = _option("--roster", type=Path, metavar="CSV", help="class list exported from Canvas or Moodle")
     every = _option("assignments", nargs="*", metavar="ASSIGNMENT", help="such as ps02_masks; default: all")
     work = _option("--workers", type=int, default=os.cpu_count(), metavar="N", help="processes (%(default)s)")

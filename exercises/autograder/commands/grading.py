@@ -41,7 +41,7 @@ def release(options: argparse.Namespace) -> CommandOutput:
                 for name in names:
                     gradebook.update_or_create_assignment(name, duedate=due)
     until = f", due {due:%Y-%m-%d %H:%M} UTC" if due else ""
-    lines = [f"Assignments in the gradebook: {len(names)}{until}. Hand out:"]
+    lines = [f"Assignments entered into the gradebook: {len(names)}{until}. Hand out:"]
     lines += [f"exercises/release/{name}/{name}.ipynb" for name in names]
     return CommandOutput([*lines, f"Next: {ME} grade SOURCE"])
 
@@ -99,9 +99,7 @@ def regrade(options: argparse.Namespace) -> CommandOutput:
         found = grades.regrade(options.course, options.assignments, apply, **arguments)
     lines = [] if found.applied and not options.yes else shown  # otherwise they were shown already
     lines += failures(found)
-    lines.append(
-        f"Affected by a changed master or grader: {len(found.stale)}; not affected: {found.unchanged}."
-    )
+    lines.append(f"Affected by a change: {len(found.stale)}; not affected: {found.unchanged}.")
     if found.stale:
         not_yet = f"Nothing was entered. To enter the changes: {ME} regrade --yes"
         lines.append("The changes were entered." if found.applied else not_yet)
@@ -111,7 +109,7 @@ def regrade(options: argparse.Namespace) -> CommandOutput:
 def _changes(changes: list[grades.Change]) -> Iterator[str]:
     for one in changes:
         cells = ", ".join(f"{name} {old:g} → {new:g}" for name, (old, new) in one.cells.items())
-        kept = f"; marked by hand, please look again: {', '.join(one.marked)}" if one.marked else ""
+        kept = f"; marked by hand, look again: {', '.join(one.marked)}" if one.marked else ""
         yield f"{one.student}  {one.assignment}  {one.before:g} → {one.after:g}  ({cells}{kept})"
     yield f"Submissions that change: {len(changes)}."
 

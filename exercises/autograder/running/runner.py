@@ -230,7 +230,7 @@ def _points(value: Any, most: float) -> float:
     if not isinstance(value, int | float):
         raise ValueError(f"the test: expected points, got a {type(value).__name__}")
     if not 0 <= value <= most + 1e-9:
-        raise ValueError(f"the test: expected at most {most} points, got {value}")
+        raise ValueError(f"the test: expected 0 to {most} points, got {value}")
     return min(float(value), most)
 
 

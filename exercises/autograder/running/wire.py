@@ -82,7 +82,7 @@ def receive(connection: socket.socket, deadline: float) -> Any:
     try:
         encoded = json.loads(bytes(_read(connection, header_bytes, deadline)))
     except (ValueError, RecursionError) as error:
-        raise WireError(f"header: expected JSON, got {type(error).__name__}") from None
+        raise WireError(f"header: expected JSON ({type(error).__name__})") from None
     frame = _Frame(_read(connection, tensor_bytes, deadline))
     value = _decoded(encoded, frame, 0)
     if len(frame.left):
