@@ -1,4 +1,4 @@
-"""What a graded notebook shows in nbgrader's formgrader: no element, address or script of a student's own."""
+"""Nothing that a student put into a notebook runs or is loaded when nbgrader's formgrader shows it."""
 
 import base64
 import copy
@@ -72,8 +72,8 @@ def hostile_notebook() -> nbformat.NotebookNode:
     return new_notebook(cells=[*map(new_markdown_cell, TEXTS), new_code_cell("1", outputs=outputs)])
 
 
-def found(made: nbformat.NotebookNode) -> list[str]:
-    """What is dangerous on the page that formgrader's template stands on, within its cells."""
+def dangers(made: nbformat.NotebookNode) -> list[str]:
+    """The dangerous elements, attributes and addresses in the cells, on the page that formgrader extends."""
     page, _ = HTMLExporter(template_name="classic").from_notebook_node(made)
     seen = []
     for cell in html.fromstring(page).xpath("//div[contains(@class, 'cell ')]"):
@@ -82,18 +82,18 @@ def found(made: nbformat.NotebookNode) -> list[str]:
             seen += [name for name in element.attrib if name.startswith("on")]
             loaded = [element.get(name, "") for name in ("src", "action", "srcdoc")]
             seen += [address for address in loaded if address and not address.startswith("data:image/png;")]
-            link = element.get("href", "#")  # followed only by who clicks on it
+            link = element.get("href", "#")  # followed only when it is clicked
             seen += [link] * (not link.startswith(("#", "http://", "https://")))
     return seen
 
 
-def test_nothing_dangerous_is_left_and_before_there_was():
+def test_sanitizing_removes_everything_dangerous():
     hostile = hostile_notebook()
-    before = found(copy.deepcopy(hostile))
+    before = dangers(copy.deepcopy(hostile))
     assert {"script", "onerror", "javascript:hacked()", "http://evil.example/pixel.png"} <= set(before)
     hostile.cells[-1].outputs, _ = notebook._within_bounds(hostile.cells[-1].outputs, 200_000)
     sanitize(hostile)
-    assert found(hostile) == []
+    assert dangers(hostile) == []
     nbformat.validate(hostile)
 
 
@@ -114,7 +114,7 @@ def test_locked_cells_are_the_courses():
     assert cell.source == "<details>hint</details>"
 
 
-def test_what_would_keep_the_parser_is_cut_and_that_is_said():
+def test_text_too_long_to_parse_is_cut_with_a_note():
     texts = ["\n" * 19_000 + "<" * 90_000, "short", "é" * 98_000, "the last"]
     made = new_notebook(cells=[make(text) for text in texts for make in (new_markdown_cell, new_code_cell)])
     sanitize(made)
@@ -137,8 +137,8 @@ def test_a_picture_is_drawn_anew(kind):
     assert max(abs(a - b) for a, b in zip(found.getpixel((5, 5)), (255, 0, 0), strict=True)) < 3
 
 
-def test_of_a_picture_only_pixels_are_left():
-    """Of a file that is PNG and HTML at once, of its texts, and of what is transparent."""
+def test_only_the_pixels_of_a_picture_are_kept():
+    """Without the HTML appended to the PNG, its text chunks, and transparency."""
     texts = PngImagePlugin.PngInfo()
     texts.add_text("Comment", "<script>alert(1)</script>")
     clear = Image.new("RGBA", (3, 2), (0, 0, 0, 0))
@@ -171,13 +171,13 @@ def test_a_large_picture_is_made_small_enough():
     ],
     ids="empty text header png-as-jpeg cut bomb long".split(),
 )
-def test_what_is_no_picture_is_not_shown_and_that_is_said(kind, data):
+def test_invalid_picture_is_replaced_by_a_note(kind, data):
     made = inert_output(new_output("display_data", data={kind: data, "text/plain": "<Figure>"}))
     assert made.data == {"text/plain": "<Figure> (a picture that cannot be shown)"}
 
 
-def test_not_many_pictures_are_drawn_anew_as_that_takes_time(monkeypatch):
-    """A kilobyte can hold millions of pixels."""
+def test_number_of_re_encoded_pictures_is_limited(monkeypatch):
+    """Decoding takes time, and a kilobyte can hold millions of pixels."""
     drawn = []
     monkeypatch.setattr(inert, "re_encode", lambda kind, data: drawn.append(kind) or {})
     outputs = [new_output("display_data", data={"image/png": "x"}) for _ in range(200)]

@@ -1,4 +1,4 @@
-"""Where submissions come from: every file is received or put aside with a reason, and none stops another."""
+"""Submissions from any source: each file is received or put aside with a reason, and none stops another."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def archive(tmp_path):
-    """Make a zip archive, likewise."""
+    """Make a zip archive from the names and contents of its members."""
 
     def make(files: dict, method: int = zipfile.ZIP_DEFLATED) -> Path:
         with zipfile.ZipFile(tmp_path / "bulk.zip", "w", method) as made:
@@ -62,7 +62,7 @@ def archive(tmp_path):
 
 
 def taken(source: Path, **options) -> dict[str, Arrival]:
-    """Outcomes by path; every path has one."""
+    """Ingest a source and return its outcomes by path, exactly one for each."""
     outcomes = list(ingest(source, ASSIGNMENTS, **options))
     by_path = {outcome.path: outcome for outcome in outcomes}
     assert len(by_path) == len(outcomes)
@@ -76,7 +76,7 @@ def taken(source: Path, **options) -> dict[str, Arrival]:
 
 
 def students(outcomes: dict) -> dict[str, str | None]:
-    """Who was received, by path; None for what was put aside."""
+    """The student of each received file by path; None for a file that was put aside."""
     return {path: None if one.reason else one.student for path, one in outcomes.items()}
 
 
@@ -119,7 +119,7 @@ def only(outcomes: dict) -> Arrival:
         (unicodedata.normalize("NFD", f"müller__{PS01}.ipynb"), "müller", [PS01], (0, 0), False),
     ],
 )
-def test_what_a_path_says(path, student, said, order, late):
+def test_student_assignment_and_order_are_read_from_the_path(path, student, said, order, late):
     sender = sender_of(tuple(path.split("/")), ASSIGNMENTS)
     assert sender.student == (student and safe_id(student))
     assert (list(sender.claimed), sender.order, sender.late) == (said, order, late)
@@ -142,7 +142,7 @@ def test_what_a_path_says(path, student, said, order, late):
     ],
 )
 def test_nobody_can_name_their_file_as_anothers(path, student):
-    """It would count instead of theirs, as the newer one."""
+    """Otherwise it would count instead of the other student's file, as the newer one."""
     assert sender_of(tuple(path.split("/")), ASSIGNMENTS, {"77": "ann", "79": "bob"}).student == student
 
 
@@ -164,7 +164,7 @@ def test_names_of_all_scripts_stay():
     assert safe_id("x" * 300 + "_77").endswith("x_77")
 
 
-# ---- What a file holds
+# ---- The content of a file
 
 
 @pytest.mark.parametrize(
@@ -185,13 +185,13 @@ def test_names_of_all_scripts_stay():
         (b" " * 20_000_001, "The file has 20.0 MB, more than 20. Clear the outputs"),
     ],
 )
-def test_what_holds_no_notebook(data, reason):
+def test_file_without_a_notebook_is_refused_with_a_reason(data, reason):
     with pytest.raises(CannotBeGraded) as caught:
         content_of(data)
     assert str(caught.value).startswith(reason)
 
 
-def test_a_byte_order_mark_is_skipped_and_a_letter_of_another_encoding_costs_itself_alone():
+def test_byte_order_mark_is_skipped_and_undecodable_bytes_are_replaced():
     assert content_of('{"a": "ä"}'.encode("utf-8-sig")) == {"a": "ä"}
     assert content_of('{"a": "ä"}'.encode("cp1252")) == {"a": "�"}
 
@@ -250,7 +250,7 @@ def test_nbgraders_folder(folder):
 
 
 def test_nobody_can_say_when_they_handed_in(folder):
-    """As late days are counted from it."""
+    """Late days are counted from the timestamp, which only nbgrader's folders may set."""
     early, late = "2020-01-01 00:00:00 UTC", "2026-12-24 10:00:00 UTC"
     root = folder(
         {
@@ -265,7 +265,7 @@ def test_nobody_can_say_when_they_handed_in(folder):
     assert [one.timestamp for _, one in sorted(taken(root).items())] == [None, None, late]
 
 
-# ---- One of several
+# ---- Several notebooks
 
 
 def test_two_students_never_become_one(folder):
@@ -283,7 +283,7 @@ def test_two_students_never_become_one(folder):
         ("ann/b.ipynb", "ann/a.ipynb", "all say the same"),
     ],
 )
-def test_of_two_by_one_student_one_counts(folder, other, counts, why):
+def test_one_of_two_notebooks_by_a_student_counts(folder, other, counts, why):
     mine = answered(answer="new = 1")
     texts = {
         "it is the newest": answered(answer="old = 1"),
@@ -304,7 +304,7 @@ def test_of_two_by_one_student_one_counts(folder, other, counts, why):
         ["week3/student (1).ipynb", "week3/student (2).ipynb"],
     ],
 )
-def test_of_those_that_cannot_be_told_apart_none_counts(folder, paths):
+def test_no_notebook_counts_if_the_newest_is_unclear(folder, paths):
     found = taken(folder({path: answered(answer=f"a = {path!r}") for path in paths}))
     for outcome in found.values():
         assert outcome.reason.startswith("It is not clear which is the newest: ")
@@ -312,7 +312,7 @@ def test_of_those_that_cannot_be_told_apart_none_counts(folder, paths):
         assert outcome.reason.endswith("Different students need different names and no common folder.")
 
 
-# ---- Of which assignment
+# ---- The assignment of a notebook
 
 
 def test_the_assignment_is_known_by_its_cells_or_texts(folder):
@@ -328,7 +328,7 @@ def test_the_assignment_is_known_by_its_cells_or_texts(folder):
 
 
 def test_a_notebook_of_no_assignment(folder):
-    """What several assignments have in common says nothing."""
+    """A cell that several assignments share identifies none of them."""
     cells = [cell for cell in json.loads(TEXTS[PS01])["cells"] if cell["id"] == "ps01-setup"]
     cells = [{**cell, "id": "x", "metadata": {}} for cell in cells]
     one = only(taken(folder({f"ann/{PS01}.ipynb": json.dumps({"cells": cells})})))
@@ -341,7 +341,7 @@ def test_a_notebook_of_no_assignment(folder):
     [(2, 1, (), PS01), (3, 2, (), None), (3, 2, (PS04,), PS04), (1, 4, (), PS04)],
 )
 def test_how_much_of_another_assignment_there_may_be(of_ps01, of_ps04, said, assignment):
-    """Answers only, whose texts say nothing; copies of a cell count once."""
+    """Answers are identified by their ids alone, not by their texts; copies of a cell count once."""
     cells = [Cell(1, "code", "", ids=(f"ps01-{number}-answer",)) for number in (1, 3, 4)[:of_ps01]]
     marks = [{"grade_id": f"ps04-{number}-answer"} for number in (1, 3, 4, 5)[:of_ps04]]
     cells += [Cell(1, "code", "", marks=mark) for mark in marks]
@@ -402,7 +402,7 @@ def test_too_many_files(folder, monkeypatch):
     assert found["all"].reason == "There are more than 2 files. The rest was not looked at."
 
 
-def test_one_notebook_that_a_student_has_packed_is_theirs(folder, archive):
+def test_zip_file_with_one_notebook_is_unpacked(folder, archive):
     packed = archive({f"work/{PS01}.ipynb": answered(), "work/README.md": "x"}).read_bytes()
     two = archive({"a.ipynb": answered(), "b.ipynb": answered()}).read_bytes()
     huge = archive({"a.ipynb": b" " * 20_000_001}).read_bytes()
@@ -415,7 +415,7 @@ def test_one_notebook_that_a_student_has_packed_is_theirs(folder, archive):
 
 
 def test_an_archive_of_traps(archive):
-    """Nothing is written where a path says, so any path may be read."""
+    """Nothing is extracted to disk, so members may have any path."""
     source = archive(
         {
             f"../up__{PS01}.ipynb": answered(),
@@ -427,7 +427,7 @@ def test_an_archive_of_traps(archive):
             "__MACOSX/._up.ipynb": "x",
         }
     )
-    # A header that says less than there is.
+    # A header that claims fewer bytes than there are.
     data = source.read_bytes().replace((20_000_002).to_bytes(4, "little"), (500).to_bytes(4, "little"))
     source.write_bytes(data)
     found = taken(source)
@@ -446,13 +446,13 @@ def test_members_that_cannot_be_opened(archive):
     data[data.index(b"PK\x01\x02") + 8] |= 1
     source.write_bytes(data)
     assert "is encrypted" in only(taken(source)).reason
-    # This method Python unpacks without limit.
+    # Python unpacks this method all at once, without a limit.
     lzma = only(taken(archive({"ann.ipynb": answered()}, zipfile.ZIP_LZMA)))
     assert lzma.reason.startswith("It is packed by a method")
 
 
 def test_names_without_an_encoding(archive):
-    """UTF-8, as many programs write without saying so, or else cp437."""
+    """They are read as UTF-8, which many programs write without declaring it, or else as cp437."""
     source = archive({f"mYYller__{PS01}.ipynb": answered()})
     data = source.read_bytes()
     for name, student in (("müller".encode(), "müller"), (b"m\x81\x81ller", "müüller")):
@@ -469,7 +469,7 @@ def test_a_damaged_archive_stops_nothing(archive):
             assert all(one.reason for one in ingest(source, {}))
 
 
-def test_what_nobody_foresaw_stops_no_other(folder, monkeypatch):
+def test_unexpected_error_stops_no_other_submission(folder, monkeypatch):
     monkeypatch.setattr(intake, "content_of", lambda data: 1 / 0 if b"odd" in data else content_of(data))
     answers = {"a": "mine = 1", "b": "odd", "c": "mine = 1"}
     found = taken(folder({f"{name}/x.ipynb": answered(answer=answer) for name, answer in answers.items()}))

@@ -1,4 +1,4 @@
-"""A changed master: what it concerns is graded again, shown, and entered only then; marks of a person stay."""
+"""A changed master: affected marks are computed again and shown before they are entered; manual ones stay."""
 
 import shutil
 
@@ -16,13 +16,13 @@ pytestmark = [pytest.mark.isolated, pytest.mark.nbgrader, pytest.mark.usefixture
 TEST = "ps01-1-test"
 FULL = worth(TEST)
 LESS = TESTED - FULL + 0.25
-# The tests' own names, and those of the student that it mentions.
+# Globals of a test are the tests' own names, and those of the student's names that its text mentions.
 HARSHER = f'0.25 if "MARKER" in globals() else {FULL}'
 
 
 @pytest.fixture
 def own_masters(tmp_path, monkeypatch):
-    """A copy of an assignment's master and release, to be changed."""
+    """A copy of an assignment's master and release that a test may change."""
     for kind in ("source", "release"):
         shutil.copytree(release.HERE / kind / NAME, tmp_path / "exercises" / kind / NAME)
     shutil.copy(release.HERE / "nbgrader_config.py", tmp_path / "exercises")
@@ -31,7 +31,7 @@ def own_masters(tmp_path, monkeypatch):
 
 
 def change(master, name: str, text: str) -> None:
-    """Put a line at the end of a cell of the master, and hand the assignment out anew."""
+    """Append a line to a cell, both in the master and in the released assignment."""
     for path in (master, release.released(master)):
         notebook = read(path)
         for cell in notebook.cells:
@@ -41,7 +41,7 @@ def change(master, name: str, text: str) -> None:
 
 
 def marked() -> nbformat.NotebookNode:
-    """All right, but for a name that the harsher test does not like."""
+    """All answers right, and a name for which the harsher test gives fewer points."""
     notebook = with_answers(SOLVED)
     notebook.cells.insert(1, nbformat.v4.new_code_cell("MARKER = 1", id="marker"))
     return notebook
@@ -71,11 +71,11 @@ def test_a_changed_test_regrades_what_it_concerns_and_shows_it_first(own_masters
 
     assert command.main([*words, "--yes"]) == 0
     assert "The changes were entered." in capsys.readouterr().out
-    of = {mark.student: mark for mark in marks.marks(Course(course).gradebook, NAME)}
-    assert of["ann"].cells[TEST].auto == 0.25
-    assert (of["ann"].cells[WRITTEN].manual, of["ann"].cells[WRITTEN].waits) == (1.0, False)
-    assert (of["bob"].cells[TEST].manual, of["bob"].cells[TEST].waits) == (0.5, True)
-    assert of["ann"].score == LESS + 1.0
+    by_student = {mark.student: mark for mark in marks.marks(Course(course).gradebook, NAME)}
+    assert by_student["ann"].cells[TEST].auto == 0.25
+    assert (by_student["ann"].cells[WRITTEN].manual, by_student["ann"].cells[WRITTEN].waits) == (1.0, False)
+    assert (by_student["bob"].cells[TEST].manual, by_student["bob"].cells[TEST].waits) == (0.5, True)
+    assert by_student["ann"].score == LESS + 1.0
     assert f"{LESS:g}" in Course(course).page("ann", NAME).read_text(encoding="utf-8")
     assert grade.grade(None, course).unchanged == 2
     assert grade.regrade(course, [], lambda changes: True).stale == []
@@ -104,7 +104,7 @@ def test_prose_concerns_no_mark_and_the_earlier_version_is_still_taken(own_maste
 
 
 def test_a_master_that_does_not_earn_its_points_stops_everything(own_masters, tmp_path, capsys):
-    """And so does one that has lost a cell."""
+    """So does a master from which a cell was removed."""
     course = tmp_path / "course"
     grade.grade(hand_in(tmp_path / "in", ann=with_answers(SOLVED)), course)
     before = dump(Course(course).gradebook)

@@ -1,4 +1,4 @@
-"""Made-up classes: what is said of each student is true, and the intake gets all of them where they belong."""
+"""Rehearsals with invented classes: students are as their key says, and mistakes cost what the guide says."""
 
 import csv
 import json
@@ -25,14 +25,14 @@ MASTERS = release.masters()
 
 
 def line_of(student: str, said: str) -> str:
-    """What the rehearsal says of one; Canvas puts a number behind the name, and "_LATE" between them."""
+    """The printed line about a student; Canvas appends a number to the name, with "_LATE" in between."""
     name, user = student.rsplit("_", 1)
     return next((line for line in said.splitlines() if name in line and user in line), "")
 
 
 @pytest.mark.isolated
 @pytest.mark.nbgrader
-def test_from_a_rehearsal_to_tables_in_the_guides_six_commands(tmp_path, capsys):
+def test_the_guides_six_commands_lead_from_a_rehearsal_to_exported_tables(tmp_path, capsys):
     """The commands of the guide's first block, with ten students and in another folder."""
     block = re.search(r"six commands.*?```bash\n(.*?)```", GUIDE, re.DOTALL)[1]
     block = block.replace("\\\n", "").strip().splitlines()
@@ -48,7 +48,7 @@ def test_from_a_rehearsal_to_tables_in_the_guides_six_commands(tmp_path, capsys)
         said = capsys.readouterr().out
         all_said += said
         told += [shlex.split(line)[3:] for line in said.splitlines() if line.startswith("  python ")]
-    assert called[2:] == told  # by the rehearsal, as what comes next
+    assert called[2:] == told  # the rehearsal names them as the next steps
     page = (course / "report" / f"{NAME}.html").read_text(encoding="utf-8")
     assert "<h1" in page
     students = json.loads((course / KEY).read_text())["students"]
@@ -73,7 +73,7 @@ def test_from_a_rehearsal_to_tables_in_the_guides_six_commands(tmp_path, capsys)
 # --- Classes --------------------------------------------------------------------------------------------------
 
 
-def test_an_answer_is_what_it_is_said_to_be_and_copies_are_there_to_be_found():
+def test_answers_are_of_the_kind_in_the_key_and_copies_are_found():
     handed_out = read(RELEASED)
     released, seen, texts, copied = answers_in(handed_out), Counter(), {}, set()
     mistakes = {(cell, text) for cell, _, text in typical_mistakes()}
@@ -97,7 +97,7 @@ def test_an_answer_is_what_it_is_said_to_be_and_copies_are_there_to_be_found():
 # --- What to expect ------------------------------------------------------------------------------------------
 
 
-# Parts that a later task of the set uses, and a slip in each; and a set with all its slips.
+# Parts that a later task of the set uses, with one slip in each; and one set with all its slips.
 QUICK = {
     "ps03_positions": "an exponent for each column",
     "ps04_multi_head": "rows of a matrix that is kept transposed",

@@ -1,4 +1,4 @@
-"""Mended submissions: everything of the assignment is there again, and nothing of the student's is lost."""
+"""Repaired submissions: every cell of the assignment is back, and nothing that the student wrote is lost."""
 
 import copy
 import json
@@ -38,22 +38,22 @@ def handed_in(released=PS01) -> dict:
     return notebook
 
 
-def of_colab(notebook: dict) -> dict:
-    """Format 4.0, ids in the metadata, and Colab's own fields."""
+def saved_by_colab(notebook: dict) -> dict:
+    """Format 4.0, with ids in the metadata and Colab's own fields."""
     for cell in notebook["cells"]:
         cell["metadata"].update(id=cell.pop("id"), colab={"base_uri": "https://localhost:8080/"})
     notebook["metadata"] = {"colab": {"provenance": []}, "kernelspec": {"name": "python3"}}
     return {**notebook, "nbformat_minor": 0}
 
 
-def without_marks(notebook: dict) -> dict:
+def without_metadata(notebook: dict) -> dict:
     for cell in notebook["cells"]:
         cell["metadata"] = {}
     return notebook
 
 
-def of_vs_code(notebook: dict) -> dict:
-    """Without ids and without the grader's marks."""
+def saved_by_vs_code(notebook: dict) -> dict:
+    """Without ids and without the grader's metadata."""
     for cell in notebook["cells"]:
         del cell["id"]
         cell["metadata"] = {"vscode": {"languageId": "python"}}
@@ -100,23 +100,23 @@ def repair(notebook: dict, released) -> tuple[nbformat.NotebookNode, tuple[str, 
 def mend(notebook: dict, released=PS01):
     before = copy.deepcopy(notebook)
     mended, repairs = repair(notebook, released)
-    assert notebook == before, "the submission itself is left alone"
+    assert notebook == before, "the submission itself must not change"
     assert_whole(mended, released)
     assert_nothing_is_lost(before, mended, released)
     return mended, repairs
 
 
 @pytest.mark.parametrize("released", RELEASED.values(), ids=NAMES)
-def test_what_programs_change(released):
-    """Colab nothing that matters, others lose all names; ten tests of ps10 have the same text."""
+def test_what_colab_and_other_programs_change_is_repaired(released):
+    """Colab changes nothing that matters, others drop metadata and ids; ten tests of ps10 have one text."""
     marks = [cell.metadata.nbgrader for cell in released.cells if grade_id(cell)]
     locked, answers = sum(mark.locked for mark in marks), sum(mark.solution for mark in marks)
     lost = "The grader's metadata were lost and were restored: {} cells."
     for program, said, number in (
         (dict, [], 0),
-        (of_colab, [], 0),
-        (without_marks, [lost.format(len(marks))], 1),
-        (of_vs_code, [lost.format(locked)], 1 + answers),
+        (saved_by_colab, [], 0),
+        (without_metadata, [lost.format(len(marks))], 1),
+        (saved_by_vs_code, [lost.format(locked)], 1 + answers),
     ):
         notebook = program(handed_in(released))
         mended, repairs = mend(notebook, released)
@@ -169,13 +169,13 @@ TURNED = "was a {} cell and was turned back into a code cell."
         ),
     ],
 )
-def test_what_was_mended_is_said(spoil, said):
+def test_repairs_are_reported(spoil, said):
     notebook = handed_in()
     spoil(notebook)
     assert " ".join(mend(notebook)[1]) == said
 
 
-def test_what_needs_no_word():
+def test_harmless_changes_are_not_reported():
     notebook = handed_in()
     notebook["metadata"].update(widgets=float("inf"), signature={})
     for cell in notebook["cells"]:
@@ -208,7 +208,7 @@ def test_a_missing_answer_does_not_undo_what_was_written_elsewhere(place):
     assert repairs == ("Missing cells were restored: ps01-3-answer.",)
 
 
-def test_of_copies_of_an_answer_the_last_that_was_filled_in_counts():
+def test_last_filled_in_copy_of_an_answer_counts():
     notebook, name = handed_in(), "ps01-3-answer"
     stub = next(cell.source for cell in PS01.cells if cell.id == name)
     cell = cell_of(notebook, name)
@@ -217,12 +217,12 @@ def test_of_copies_of_an_answer_the_last_that_was_filled_in_counts():
     mended, repairs = mend(notebook)
     assert [cell.source for cell in mended.cells[place : place + 2]] == ["first = 1", "second = 2"]
     assert order(mended)[place : place + 2] == [None, name]
-    assert len(mended.cells) == len(PS01.cells) + 1, "the stub and the blank copy say nothing new"
+    assert len(mended.cells) == len(PS01.cells) + 1, "the stub and the blank copy must not be kept"
     said = f"cell {place + 2}, the last one filled in, counts. Other texts were kept as cells of your own."
     assert repairs == (f"{name} was there 4 times; {said}",)
 
 
-def test_of_copies_of_a_locked_cell_the_one_that_was_not_changed_counts():
+def test_unchanged_copy_of_a_locked_cell_counts():
     notebook = handed_in()
     cell = cell_of(notebook, "ps01-3-check")
     place = notebook["cells"].index(cell)
@@ -237,7 +237,7 @@ def test_of_copies_of_a_locked_cell_the_one_that_was_not_changed_counts():
 
 
 def test_an_answer_is_known_by_its_place():
-    """Blank cells, cells of another type and what was released for trying out are none."""
+    """Blank cells, cells of another type and the assignment's scratch cells are not taken for answers."""
     notebook = handed_in()
     place = order(PS01).index("ps01-7-scale-answer")
     written = own("Because the variance is d_k.", "markdown")
@@ -266,7 +266,7 @@ def test_an_answer_is_known_by_its_place():
         (["ps01-intro", "Note."], {}),
     ],
 )
-def test_what_its_place_is(cells, taken):
+def test_first_cell_after_a_question_is_taken_as_its_answer(cells, taken):
     notebook = handed_in()
     notes = {name: {**own(name, "markdown"), "id": f"own-{name[0]}"} for name in ("Note.", "One.", "Two.")}
     mended, _ = mend({**notebook, "cells": [notes.get(name) or cell_of(notebook, name) for name in cells]})
@@ -283,7 +283,7 @@ def test_what_its_place_is(cells, taken):
         ({"image/png": [7]}, None),
     ],
 )
-def test_of_an_experiment_the_plots_are_kept_and_nothing_else(drawn, kept):
+def test_only_the_plots_of_an_experiment_are_kept(drawn, kept):
     plot = {"output_type": "display_data", "data": drawn, "metadata": {"a": 1}}
     notebook = handed_in()
     for name in ("ps01-6-run", "ps01-1-answer"):
@@ -294,7 +294,7 @@ def test_of_an_experiment_the_plots_are_kept_and_nothing_else(drawn, kept):
     assert cells["ps01-1-answer"].outputs == []
 
 
-def test_of_many_plots_eight_are_kept_and_of_pictures_in_a_text_none():
+def test_eight_plots_are_kept_and_pictures_in_texts_are_removed():
     notebook, png = handed_in(), {"image/png": "iVBORw0K"}
     cell_of(notebook, "ps01-6-run")["outputs"] = [{"data": png}] * 9
     cell_of(notebook, "ps01-7-scale-answer")["attachments"] = {"a.png": png}
@@ -305,7 +305,7 @@ def test_of_many_plots_eight_are_kept_and_of_pictures_in_a_text_none():
     assert [sentence[:20] for sentence in said] == ["Pictures in the text"]
 
 
-def test_halves_of_characters_can_be_written():
+def test_lone_surrogates_are_replaced():
     notebook = handed_in()
     change("ps01-1-answer", source="a = '\ud83d'")(notebook)
     notebook["cells"].append(own("'\U0001f600'", tags=["\udc00"]))
@@ -333,8 +333,8 @@ def test_what_cannot_be_graded(change, reason):
     assert str(caught.value).startswith(reason)
 
 
-def test_what_is_just_not_too_long():
-    """In 2,000 cells, in one, in lines, with 499,750 characters at most."""
+def test_largest_notebooks_are_accepted():
+    """2,000 empty cells, one cell of 499,750 characters, and one of 19,221 line breaks are accepted."""
     for sources in [""] * 2_000, ["a" * 499_750], ["\n" * 19_221]:
         assert len(cells_of({"cells": [{"source": source} for source in sources]})[0]) == len(sources)
 
@@ -349,7 +349,7 @@ IDS = [cell.id for cell in PS01.cells]
 
 @st.composite
 def places(draw, value):
-    """Somewhere in nested values: what holds it, and under which key."""
+    """A random place in nested values, as its container and its key."""
     while True:
         key = draw(st.sampled_from(list(value) if isinstance(value, dict) else range(len(value))))
         inner = value[key]
@@ -359,7 +359,7 @@ def places(draw, value):
 
 
 def spoil(data, notebook: dict) -> None:
-    """One thing that goes wrong."""
+    """Damage the notebook in one random way."""
     cells = notebook.get("cells")
     if not isinstance(cells, list) or not cells or not all(isinstance(cell, dict) for cell in cells):
         return
@@ -388,7 +388,7 @@ def spoil(data, notebook: dict) -> None:
 
 
 @given(st.data())
-def test_whatever_happens_to_a_notebook(data):
+def test_randomly_damaged_notebook_is_repaired_or_refused(data):
     notebook = json.loads(json.dumps(handed_in()))
     for _ in range(data.draw(st.integers(1, 8))):
         spoil(data, notebook)
@@ -403,4 +403,4 @@ def test_whatever_happens_to_a_notebook(data):
     assert all(isinstance(sentence, str) and sentence.endswith(".") for sentence in repairs)
     nbformat.writes(mended).encode()
     again, _ = repair(json.loads(nbformat.writes(mended)), PS01)
-    assert (sources(again), order(again)) == (sources(mended), order(mended)), "mended for good"
+    assert (sources(again), order(again)) == (sources(mended), order(mended)), "repaired for good"

@@ -1,4 +1,4 @@
-"""The page about a class: numbers that can be counted by hand, text that stays text, and a page that is one."""
+"""The report about a class: its numbers, which are checked by hand, its escaping, and its HTML."""
 
 import math
 import random
@@ -28,7 +28,7 @@ WAITS = None  # in place of points
 
 
 def mark(student: str, points: dict | None, penalty: float = 0.0, **more) -> Mark:
-    """Points by cell; None hands in nothing, and None in place of points waits for a person."""
+    """A mark from points by cell, which waits for a person if None; None in all if nothing was handed in."""
     cells = {
         name: CellMark(earned, waits=earned is WAITS, worth=WORTH.get(name, 1.0))
         for name, earned in (points or {}).items()
@@ -47,11 +47,11 @@ def wrong(cell: str, *mistakes: str) -> CellResult:
 
 
 def a_class(*points: float) -> list[Mark]:
-    """Each student's points for one cell, of four."""
+    """One mark per student, from the points for a cell that is worth four."""
     return [mark(f"s{n}", {FIRST: one}) for n, one in enumerate(points)]
 
 
-def of(name: str, found):
+def question(name: str, found):
     """The question of a cell."""
     return next(one for one in found["questions"] if one["cell"] == name)
 
@@ -59,10 +59,10 @@ def of(name: str, found):
 # ---- Scores
 
 
-def test_scores_and_a_questions_points_and_what_sums_them_up():
+def test_scores_and_statistics_of_a_question():
     found = numbers(NAME, a_class(4, 4, 1, 0), [])
-    first = of(FIRST, found)
-    # Of the points the mean is 9/4; (7/4)² + (7/4)² + (5/4)² + (9/4)² = 204/16, a quarter of it 51/16.
+    first = question(FIRST, found)
+    # The mean is 9/4, so the variance is ((7/4)² + (7/4)² + (5/4)² + (9/4)²) / 4 = 51/16.
     assert (first["worth"], first["marked"], first["mean"]) == (4.0, 4, 2.25)
     assert first["deviation"] == pytest.approx(math.sqrt(51) / 4)
     assert (first["full"], first["none"]) == (0.5, 0.25)
@@ -71,7 +71,7 @@ def test_scores_and_a_questions_points_and_what_sums_them_up():
     assert found["deviation"] == pytest.approx(math.sqrt(51) / 16)
 
 
-def test_who_counts():
+def test_students_and_submissions_are_counted():
     marks = [mark("a", {FIRST: 4, WORDS: WAITS}), mark("b", {FIRST: 4}), mark("c", None)]
     found = numbers(NAME, marks, [result("a")])
     assert (found["students"], found["submitted"], found["waiting"], found["tested"]) == (3, 2, 1, 1)
@@ -81,11 +81,11 @@ def test_who_counts():
     assert f"To mark by hand Student Waiting a {WORDS} Not submitted 1" in shown(page(found))
 
 
-def test_what_waits_is_no_zero():
+def test_unmarked_cells_do_not_count_as_zero():
     found = numbers(NAME, [mark("a", {FIRST: 3, THIRD: 6, WORDS: WAITS})], [])
     assert found["scores"] == [0.9]  # 9 of the 10 points that are marked; of all 12 it would be 0.75
-    assert of(WORDS, found)["mean"] is None
-    assert (of(WORDS, found)["marked"], of(WORDS, found)["waiting"]) == (0, 1)
+    assert question(WORDS, found)["mean"] is None
+    assert (question(WORDS, found)["marked"], question(WORDS, found)["waiting"]) == (0, 1)
     two = page(numbers(NAME, [mark("a", {WORDS: WAITS}), mark("b", {WORDS: 1})], []))
     assert "ps01-7-scale-answer 1 of 2 waits for a person 2 1.00 50%" in shown(two)
     nothing = numbers(NAME, [mark("a", {WORDS: WAITS})], [])
@@ -96,15 +96,15 @@ def test_what_waits_is_no_zero():
 def test_a_penalty_is_taken_off_and_no_score_is_below_zero():
     found = numbers(NAME, [mark("a", {FIRST: 4}, penalty=1), mark("b", {FIRST: 1}, penalty=3)], [])
     assert found["scores"] == [0.0, 0.75]  # (1 − 3)⁺ / 4 and (4 − 1) / 4
-    assert of(FIRST, found)["mean"] == 2.5  # a question knows of no penalty
+    assert question(FIRST, found)["mean"] == 2.5  # a penalty does not affect questions
 
 
-def test_a_persons_points_count_instead_and_extra_ones_on_top():
+def test_manual_points_replace_automatic_ones_and_extra_points_are_added():
     cell = CellMark(auto=1.0, manual=3.0, extra=2.0, worth=4.0)
     found = numbers(NAME, [replace(mark("a", {}), cells={FIRST: cell})], [])
     assert found["scores"] == [1.25]
     assert found["bins"][-1] == {"start": 0.9, "end": 1.0, "complete": 1, "waiting": 0}
-    assert (of(FIRST, found)["mean"], of(FIRST, found)["full"]) == (5.0, 1.0)
+    assert (question(FIRST, found)["mean"], question(FIRST, found)["full"]) == (5.0, 1.0)
 
 
 # ---- Questions
@@ -123,7 +123,7 @@ def test_questions_in_the_order_of_the_assignment_with_their_titles():
     assert found["title"] == "ps01 · Embeddings and attention"
 
 
-def test_discrimination_is_numpys_of_a_question_and_the_rest():
+def test_discrimination_is_numpys_correlation_with_the_other_questions():
     draw = random.Random(5)
     points = [[draw.choice([0, 1, 2, 4]), draw.choice([0, 3, 6]), draw.choice([0, 1, 2])] for _ in range(23)]
     marks = [mark(f"s{n:02}", dict(zip(WORTH, row, strict=True))) for n, row in enumerate(points)]
@@ -132,9 +132,9 @@ def test_discrimination_is_numpys_of_a_question_and_the_rest():
     for column, name in enumerate(WORTH):
         rest = table.sum(1) - table[:, column]
         want = np.corrcoef(table[:, column], rest)[0, 1]
-        assert of(name, found)["discrimination"] == pytest.approx(want, abs=1e-6)
+        assert question(name, found)["discrimination"] == pytest.approx(want, abs=1e-6)
         with_itself = np.corrcoef(table[:, column], table.sum(1))[0, 1]
-        assert abs(want - with_itself) > 0.1, "or the correction would not be seen"
+        assert abs(want - with_itself) > 0.1, "without a difference, the correction would go untested"
 
 
 PAIRS = [(4, 5), (3, 6), (2, 2), (1, 3), (0, 1)]  # points of the first question, and of the third
@@ -145,11 +145,11 @@ def test_discrimination_needs_five_submissions_that_differ():
         PAIRS[:4],
         [(2, b) for _, b in PAIRS],
         [(a, 3) for a, _ in PAIRS],
-        [(a, 0.1 + 0.2 if a % 2 else 0.3) for a, _ in PAIRS],  # which differ by rounding alone
-        [(a, WAITS) for a, _ in PAIRS],  # there is no rest
+        [(a, 0.1 + 0.2 if a % 2 else 0.3) for a, _ in PAIRS],  # these differ by rounding alone
+        [(a, WAITS) for a, _ in PAIRS],  # there are no other points to correlate with
     ):
         marks = [mark(f"s{n}", {FIRST: a, THIRD: b}) for n, (a, b) in enumerate(found)]
-        assert of(FIRST, numbers(NAME, marks, []))["discrimination"] is None, found
+        assert question(FIRST, numbers(NAME, marks, []))["discrimination"] is None, found
 
 
 def part(requirement: str, met: bool, task: str = "padding_mask") -> Part:
@@ -160,12 +160,12 @@ def test_requirements():
     cells = [
         CellResult(FIRST, 2, 2, parts=(part("shape", True), part("values", True))),
         CellResult(FIRST, 1, 2, parts=(part("shape", True), part("values", False))),
-        CellResult(FIRST, 0, 2, "timeout"),  # met nothing
+        CellResult(FIRST, 0, 2, "timeout"),  # meets no requirement
         CellResult(FIRST, 1, 2, parts=(part("shape", True), part("shape", False), part("late", True, "b"))),
     ]
     marks = [mark(f"s{n}", {FIRST: cell.earned}) for n, cell in enumerate(cells)]
     found = numbers(NAME, marks, [result(f"s{n}", cell) for n, cell in enumerate(cells)])
-    assert [tuple(one.values()) for one in of(FIRST, found)["requirements"]] == [
+    assert [tuple(one.values()) for one in question(FIRST, found)["requirements"]] == [
         ("padding_mask", "It has shape.", 2, 4),
         ("padding_mask", "It has values.", 1, 4),
         ("b", "It has late.", 1, 4),
@@ -187,7 +187,7 @@ def test_how_many_make_a_mistake_and_where_the_book_explains_it():
     cells = ("ps01-2-test", "ps01-5-largest-test")
     counted = numbers(NAME, [mark("a", dict.fromkeys(cells, 0))], results)
     first, second = counted["misconceptions"]
-    assert (first["id"], first["students"], first["share"]) == (NO_SCALE, 2, 2 / 3)  # twice by a: once
+    assert (first["id"], first["students"], first["share"]) == (NO_SCALE, 2, 2 / 3)  # a counts once
     assert first["cells"] == [*cells]
     assert first["name"] == "you left out the division by √d_k"
     assert first["place"] == "chapter 3.4, “Why divide by √d_k?”"
@@ -216,7 +216,7 @@ def test_flags():
 
 def test_late():
     marks = [mark("a", {FIRST: 1}, penalty=2.5), mark("b", {FIRST: 1}), mark("c", {}, timestamp=None)]
-    marks.append(mark("d", {FIRST: 1}, late=True))  # and nothing is taken off for it
+    marks.append(mark("d", {FIRST: 1}, late=True))  # late, but without a penalty
     text = shown(page(numbers(NAME, marks, [result("c", late=True)])))
     assert "Penalty a 2026-03-05 17:04 2.5 c – 0 d 2026-03-05 17:04 0 " in text
     assert "Late 3 −2.5 points in all" in text
@@ -239,7 +239,7 @@ def test_what_was_not_graded():
     assert f"Note Ada a {seen} c – d {seen}" in text
 
 
-def test_repairs_and_whom_no_box_held():
+def test_repairs_and_submissions_without_isolation_are_listed():
     b, c = result("b", isolation="none", repairs=("One.", "Two.")), result("c", isolation="new")
     results = [result("a"), b, c]
     text = shown(page(numbers(NAME, [mark("b", {}, first_name="Bea")], results)))
@@ -249,7 +249,7 @@ def test_repairs_and_whom_no_box_held():
     assert "without isolation" not in shown(page(numbers(NAME, [], results[:1])))
 
 
-# ---- All of it at once
+# ---- The whole page
 
 STRANGE = (
     "</td></title></style><script>alert(1)</script><img src=x onerror=alert(1)> &amp; \"' \u202e\x00\x1b[31m"
@@ -258,7 +258,7 @@ HARMLESS = "Anne"
 
 
 def full(text: str = HARMLESS, students: int = 3):
-    """A class in which every part of the page has something to say, with a text wherever one can come in."""
+    """A class that fills every part of the page, with this text wherever the page shows one."""
     told = {"first_name": text, "last_name": text}
     marks = [mark(f"{text}{n}", {text: 1, WORDS: WAITS, FIRST: n % 5}, 0.5, **told) for n in range(students)]
     marks.append(mark(f"{text} gone", None, **told))
@@ -274,7 +274,7 @@ def full(text: str = HARMLESS, students: int = 3):
 
 
 @pytest.mark.parametrize("students", [0, 3])
-def test_a_page_is_in_order_and_loads_nothing(students):
+def test_page_is_well_formed_and_loads_nothing(students):
     html = page(full(students=students) if students else numbers(NAME, [], []))
     reader = Reader(html)
     assert reader.wrong == []
@@ -287,7 +287,7 @@ def test_a_page_is_in_order_and_loads_nothing(students):
     assert all(f"Anne{number} " in shown(html) for number in range(students))
 
 
-def test_hostile_text_is_text():
+def test_hostile_text_is_escaped():
     kind = [(tag, sorted(attributes)) for tag, attributes in Reader(page(full(STRANGE))).found]
     assert kind == [(tag, sorted(attributes)) for tag, attributes in Reader(page(full())).found]
     html = page(full(STRANGE))
@@ -305,7 +305,7 @@ def test_long_text_is_cut():
 # ---- Words and numbers
 
 
-def test_only_none_is_none_and_only_all_is_all():
+def test_only_exact_zero_and_one_are_shown_as_0_and_100_percent():
     shares = {0: "0%", 1: "100%", 0.001: "1%", 0.999: "99%", 1.25: "125%", None: "–"}
     assert {value: report.percent(value) for value in shares} == shares
 
@@ -314,7 +314,7 @@ def test_only_none_is_none_and_only_all_is_all():
     ("value", "text"),
     [(-0.004, "0.00 low"), (-0.006, "−0.01 negative"), (0.1949, "0.19 low"), (0.1951, "0.20"), (None, "–")],
 )
-def test_what_is_said_of_a_number_is_true_of_the_number_shown(value, text):
+def test_label_of_a_number_fits_the_rounded_number(value, text):
     found = numbers(NAME, a_class(4), [])
     found["questions"][0]["discrimination"] = value
     html = page(found)
@@ -348,4 +348,4 @@ def test_in_a_browser_it_fits_a_phone_and_asks_for_nothing(view, tmp_path: Path)
     assert view.problems == []
     assert view.evaluate("document.documentElement.scrollWidth") == 375
     assert view.evaluate("document.querySelectorAll('script, img, iframe, [style]').length") == 0
-    assert view.evaluate("getComputedStyle(document.body).tabSize") == "4", "the style sheet is let in"
+    assert view.evaluate("getComputedStyle(document.body).tabSize") == "4", "the style sheet must apply"

@@ -1,4 +1,4 @@
-"""The class as Canvas and Moodle list it: one student has one id, whatever number their files have."""
+"""Rosters from Canvas and Moodle: a student has one id, whatever number their files carry."""
 
 import zipfile
 from pathlib import Path
@@ -26,7 +26,7 @@ def write(path: Path, text: str) -> Path:
 
 
 def worksheet(path: Path, **numbers: int) -> Path:
-    """Moodle's, of one assignment: its own number for each student."""
+    """Write Moodle's grading worksheet of an assignment, with each student's number in it."""
     rows = [
         f"Participant {n},{name.title()} Example,{name}@uni.example,,,10,Yes,-\r\n"
         for name, n in numbers.items()
@@ -35,7 +35,7 @@ def worksheet(path: Path, **numbers: int) -> Path:
 
 
 def archive(path: Path, assignment: str, **numbers: int) -> Path:
-    """All submissions of an assignment, as Moodle hands them out; as they were released."""
+    """Write Moodle's archive of an assignment's submissions, which are the released notebook."""
     text = (release.HERE / "release" / assignment / f"{assignment}.ipynb").read_text(encoding="utf-8")
     with zipfile.ZipFile(path, "w") as made:
         for name, number in numbers.items():
@@ -45,7 +45,7 @@ def archive(path: Path, assignment: str, **numbers: int) -> Path:
 
 
 def students(course: Path) -> dict[str, tuple]:
-    """Whom the gradebook knows."""
+    """The students in the gradebook, by id."""
     with Gradebook(Course(course).gradebook) as book:
         return {one.id: (one.first_name, one.last_name, one.email, one.lms_user_id) for one in book.students}
 
@@ -58,7 +58,7 @@ def course(tmp_path) -> Course:
 # ---- Reading
 
 
-def test_what_platforms_export_is_read_without_rows_that_are_nobodys():
+def test_exported_rosters_are_read_without_rows_that_are_no_student():
     assert read_roster(FIXTURES / "moodle.csv")[:2] == [
         Enrolled("501", ADA, "Ada", "Example", ADA),
         Enrolled("502", ZOE, "Zoë", "Beispiel", ZOE),
@@ -73,7 +73,7 @@ def test_what_platforms_export_is_read_without_rows_that_are_nobodys():
     ]
 
 
-def test_nbgraders_own_list_is_read_and_a_login_counts_where_no_address_is_shown(tmp_path):
+def test_nbgraders_list_is_read_and_a_login_replaces_a_missing_address(tmp_path):
     text = "id,first_name,last_name,email,lms_user_id\nada,Ada Mary,Example,a@b.example,17\n17,,,,\n"
     people = read_roster(write(tmp_path / "students.csv", text))
     assert people == [Enrolled("17", "ada", "Ada Mary", "Example", "a@b.example", "17"), Enrolled("", "17")]
@@ -99,7 +99,7 @@ def test_what_is_no_roster_is_refused(tmp_path, text, said):
 # ---- Who sent a file
 
 
-def test_a_student_who_is_not_on_the_roster_keeps_the_number_and_it_is_said():
+def test_student_missing_from_the_roster_keeps_the_number_with_a_note():
     path = ("Eve_9_assignsubmission_file_", f"{MASKS}.ipynb")
     sender = sender_of(path, [MASKS], {"501": ADA})
     assert (sender.student, sender.notes) == ("Eve_9", ("The number 9 is not on the course's roster.",))
@@ -149,7 +149,7 @@ def test_who_handed_in_before_being_enrolled_keeps_that_id(course):
     taken_in = course.received("Zoë_502", MASKS)
     taken_in.parent.mkdir(parents=True)
     taken_in.write_text("{}")
-    for _ in range(2):  # as often as there is a new roster
+    for _ in range(2):  # doing it again changes nothing
         enrol(course, [Enrolled("501", ADA), Enrolled("502", ZOE, first_name="Zoë", email=ZOE)])
         assert known_ids(course) == {"501": ADA, "502": "Zoë_502"}
         assert set(students(course.folder)) == {ADA, "Zoë_502"}

@@ -1,4 +1,4 @@
-"""Pairs of submissions: the same under other names is found, and what everybody writes is not."""
+"""Pairs of similar submissions: copies with renamed variables are found, common solutions are not."""
 
 import inspect
 import itertools
@@ -52,7 +52,7 @@ def code_of(assignment: str) -> dict[str, str]:
 
 @cache
 def ways(assignment: str) -> dict[str, list[str]]:
-    """Of each answer in code what somebody may write: first the master's, then others, wrong ones too."""
+    """Possible texts of each answer in code: the master's first, then other right and wrong ones."""
     tasks = tasks_of(handed(assignment))
     found = {}
     for name, text in code_of(assignment).items():
@@ -64,9 +64,9 @@ def ways(assignment: str) -> dict[str, list[str]]:
 
 
 def a_class(assignment: str, number: int, seed: int, usual: float = 0.5) -> dict[str, dict[str, str]]:
-    """Honest students. The better write the usual answers, so these come together; `usual` is their share in all.
+    """Honest students. Better ones write more of the usual answers, whose overall share is `usual`.
 
-    A student who repairs a broken program changes the wrong lines only; all else is in the student's own words.
+    A student who repairs a broken program changes the wrong lines only; all other answers are reworded.
     """
     texts = {}
     for n in range(number):
@@ -82,7 +82,7 @@ def a_class(assignment: str, number: int, seed: int, usual: float = 0.5) -> dict
 
 
 def copies(texts: dict[str, dict[str, str]], number: int, disguise: Callable) -> set[tuple[str, str]]:
-    """Let some students copy all of the one before."""
+    """Let this number of students each copy everything from another, and return the pairs."""
     students, chance = sorted(texts), random.Random(0)
     found = set()
     for first, second in zip(students[: 2 * number : 2], students[1 : 2 * number : 2], strict=True):
@@ -92,7 +92,7 @@ def copies(texts: dict[str, dict[str, str]], number: int, disguise: Callable) ->
 
 
 def spread(code: str, chance: random.Random) -> str:
-    """The same with line breaks behind commas, where no text or comment is cut, and with comments."""
+    """The same code with comments, and with line breaks after commas outside strings and comments."""
     lines = []
     for line in code.splitlines():
         broken = line if set(line) & set("#'\"") else line.replace(", ", ",\n        ")
@@ -103,7 +103,7 @@ def spread(code: str, chance: random.Random) -> str:
 # --- Two submissions ------------------------------------------------------------------------------------------
 
 
-def test_what_was_handed_out_is_nothing():
+def test_released_text_does_not_count():
     given = handed(NAME).values()
     assert own_runs({"a": handed(NAME), "b": {}}, given) == ({}, {})
     assert pairs({f"s{n}": handed(NAME) for n in range(30)}, given) == []
@@ -123,7 +123,7 @@ def test_names_layout_and_comments_do_not_matter(seed, name):
 
 
 @pytest.mark.parametrize("piece", ['"', '"""', "\\", "a.", "\ud800"])
-def test_a_long_text_takes_no_long_time(piece):
+def test_long_texts_are_read_quickly(piece):
     start = time.process_time()
     own_runs({"a": {name: (piece * 200_000)[:200_000] for name in ("a", "b")}}, [], words=["b"])
     assert time.process_time() - start < 10
@@ -139,7 +139,7 @@ def names_of(found: list) -> set[tuple[str, str]]:
 @pytest.mark.full
 @pytest.mark.parametrize("master", release.masters(), ids=lambda master: master.stem)
 def test_few_false_pairs_in_a_class_of_a_hundred(master):
-    """Each assignment by itself: pooled, one that is easy to tell apart would cover for another."""
+    """Each assignment is tested by itself, as an easy one would hide the failure of another if pooled."""
     honest, kept, changed, given = [], [], [], handed(master.stem).values()
     for usual, seed in itertools.product((0.2, 0.5, 0.8), range(3)):
         honest.append(len(pairs(a_class(master.stem, 100, seed, usual), given)))
@@ -152,8 +152,8 @@ def test_few_false_pairs_in_a_class_of_a_hundred(master):
     assert sum(changed) > 0.3 * len(changed)
 
 
-def test_of_those_with_the_same_code_each_is_paired_with_the_first():
-    """Also in a class of two, and when all have it."""
+def test_students_with_identical_code_are_paired_with_the_first_of_them():
+    """Also in a class of two, and when the whole class has the same code."""
     texts = a_class(NAME, 12, seed=0)
     texts |= {name: masters(NAME) for name in ("zoe", "amy", "kim")}
     code = {name: all_renamed(text, random.Random(0)) for name, text in code_of(NAME).items()}
@@ -168,8 +168,8 @@ def test_of_those_with_the_same_code_each_is_paired_with_the_first():
     assert names_of(two) == {("a", "b")}
 
 
-def test_words_are_read_as_they_are():
-    """Python would take what stands between two apostrophes for a text, which is not compared."""
+def test_answers_in_words_are_not_read_as_python():
+    """Python would take the text between two apostrophes for a string, which is not compared."""
     texts = {student: {SCALE: f"It's {student}, that's it."} for student in ("ann", "bob")}
     read, _ = own_runs(texts, [], [SCALE])
     assert read["ann"] != read["bob"]
@@ -184,7 +184,7 @@ def test_an_answer_in_words_that_was_copied_is_enough():
     texts = a_class(NAME, 30, seed=4)
     plain = masters(NAME)[SCALE].split()
     for number, student in enumerate(sorted(texts)):
-        # Each changes every fourth word in a way of their own.
+        # Each student changes every fourth word in a different way.
         own = [word if place % 4 else f"{word}{number}" for place, word in enumerate(plain)]
         texts[student][SCALE] = " ".join(own)
     assert pairs(texts, handed(NAME).values(), words=[SCALE]) == []
@@ -194,21 +194,21 @@ def test_an_answer_in_words_that_was_copied_is_enough():
 
 
 def numbers(seed: int) -> str:
-    """Code that nobody else has."""
+    """Code that no other seed gives."""
     return " + ".join(str(random.Random(seed).randrange(10**9) + step) for step in range(40))
 
 
 @pytest.mark.parametrize(("shared", "is_found"), [(4, True), (3, False)])
-def test_bits_by_hand(shared, is_found):
-    """What two of eight students have is worth log2(8/2) = 2 bits, whole cells of it as much for each cell.
+def test_pair_is_reported_above_the_threshold_in_bits(shared, is_found):
+    """A code cell that two of eight students have in common is worth log2(8/2) = 2 bits.
 
-    Needed are more than 7 = log2(16 · 8): four cells will do, three will not.
+    A pair needs more than log2(16 · 8) = 7 bits: four cells are enough, three are not.
     """
     texts = {f"s{n}": {f"c{cell}": numbers(10 * n + cell) for cell in range(5)} for n in range(8)}
     texts["s1"] |= {f"c{cell}": texts["s0"][f"c{cell}"] for cell in range(shared)}
     found = pairs(texts, [])
     assert names_of(found) == ({("s0", "s1")} if is_found else set())
-    # Of six cells' runs four are in both.
+    # Both together have six different cells and share four.
     assert [pair.score for pair in found] == [pytest.approx(4 / 6)] * is_found
 
 
@@ -237,7 +237,7 @@ def hand_in(course: Course, student: str, texts: dict[str, str], own: str = "") 
 
 @pytest.fixture(scope="module")
 def a_course(tmp_path_factory):
-    """Eleven students; ann and bob have the same, but for names."""
+    """Eleven students; ann's and bob's code differs in names only."""
     course = Course(tmp_path_factory.mktemp("course"))
     for number in range(9):
         hand_in(course, f"s{number}", {name: numbers(number) for name in code_of(NAME)}, own="mine = 3")
@@ -254,7 +254,7 @@ def test_pairs_of_a_course(a_course):
     assert pair.cells[SCALE] == pair.cells[OWN] == pair.cells[ATTENTION] == 1.0
 
 
-def test_what_an_earlier_version_handed_out_counts_for_nothing(tmp_path):
+def test_text_of_an_earlier_release_does_not_count(tmp_path):
     course, text = Course(tmp_path), code_of(NAME)[ATTENTION]
     for student in ("a", "b"):
         hand_in(course, student, {ATTENTION: text})

@@ -1,4 +1,4 @@
-"""A student's own Transformer, made and trained in the grader's box."""
+"""A student's own Transformer, assembled and trained in the grader's box."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ from exercises.autograder.running.transformer import save
 from transformer_lessons.trainer.checkpoints import load_model
 
 ROOT = Path(__file__).parent.parent
-# In a process of its own, as one with threads cannot fork safely; two steps, two numbers, a file at a time.
+# A separate process, as one with threads cannot fork safely; two steps, two numbers, one file at a time.
 PROGRAM = """
 import sys
 from dataclasses import replace
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.nbgrader
 
 
 @pytest.mark.skipif(doctor.problem() is not None, reason="no box can be made here")
-def test_it_comes_out_of_the_box_trained_and_what_lies_outside_cannot_be_read(tmp_path):
+def test_model_is_trained_in_the_box_where_files_outside_cannot_be_read(tmp_path):
     (tmp_path / "secret").write_text("the marks", encoding="utf-8")
     notebook = json.loads(release.masters()[0].read_text(encoding="utf-8"))
     answer = next(cell for cell in notebook["cells"] if cell["id"] == "ps01-2-answer")
@@ -47,7 +47,7 @@ def test_it_comes_out_of_the_box_trained_and_what_lies_outside_cannot_be_read(tm
     assert not (tmp_path / "run-1").exists()
 
 
-def test_weights_that_are_none_are_not_saved(tmp_path):
+def test_invalid_weights_are_not_saved(tmp_path):
     with pytest.raises(ValueError, match="the box: expected the model's weights, got others"):
         save({"output.weight": "x"}, tmp_path / "theirs")
     assert not (tmp_path / "theirs").exists()

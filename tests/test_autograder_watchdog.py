@@ -1,4 +1,4 @@
-"""The memory of many processes together, watched."""
+"""The watchdog over the number of a box's processes and the memory of all together."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.skipif(
     not list(Path("/proc/self/task").glob("*/children")),
     reason="this kernel does not list the children of a process",
 )
-# A process whose children fill memory: of its main thread one, with one of its own, and of another thread one.
+# A process whose children fill memory: one has a child of its own, the other is started by another thread.
 FAMILY = """
 import os, sys, threading
 def child(then=None):
@@ -31,7 +31,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def family():
-    """Started with how many MiB each child fills; ended in the end."""
+    """Start it with the MiB that each child fills; the end of the test ends it."""
     started = []
 
     def start(size: int) -> int:
@@ -47,14 +47,14 @@ def family():
         process.communicate("")
 
 
-def test_too_many_and_what_all_fill_together_is_said_at_the_second_look(family):
+def test_too_many_processes_or_too_much_memory_is_reported_at_the_second_look(family):
     parent, size = family(41), 41 << 20
     found = processes_below(parent)
     assert len(set(found)) == len(found) == 3
     assert sum(pid in processes_below(found[0]) + processes_below(found[1]) for pid in found) == 1
     python = resident_memory(parent)
     for memory, already, processes, expected in (
-        (3.9 * size, python, 3, True),  # four times: a grandchild's copy of what the child has counts, too
+        (3.9 * size, python, 3, True),  # four times: the grandchild's copy of the child's memory counts, too
         (4.1 * size, python, 3, False),
         (0, python + 1.9 * size, 3, True),
         (0, python + 2.1 * size, 3, False),
@@ -65,6 +65,6 @@ def test_too_many_and_what_all_fill_together_is_said_at_the_second_look(family):
         assert [watch.exceeded() for _ in range(3)] == [False, expected, expected]
 
 
-def test_a_process_that_has_ended_is_none():
+def test_ended_process_has_no_children_and_no_memory():
     assert processes_below(2**30) == []
     assert resident_memory(2**30) == 0

@@ -1,6 +1,6 @@
-"""Plain values over a socket, and the checks' adapter on top.
+"""Plain values over a socket, and the adapter that lets checks use it.
 
-What is sent arrives; what is forged, cut short, late or too large is refused.
+Valid values arrive; forged, truncated, late or too large ones are refused.
 """
 
 import json
@@ -23,7 +23,7 @@ from transformer_lessons import checks
 from transformer_lessons.checks.definitions import changed
 from transformer_lessons.checks.learner.adapter import Adapter, Reply
 
-SOON = 10.0  # seconds, in which all that should arrive does
+SOON = 10.0  # seconds, enough for everything that should arrive
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def soon(seconds: float = SOON) -> float:
 
 
 def crossed(ends, value):
-    """The value as it arrives; sent by a thread, as a socket holds only so much."""
+    """The value as it arrives; a thread sends it, as a socket's buffer is limited."""
     ours, theirs = ends
     thread = threading.Thread(target=send, args=(theirs, value, soon()))
     thread.start()
@@ -66,7 +66,7 @@ def test_tensors_arrive_bit_for_bit(ends, dtype):
         assert type(found) is torch.Tensor
         assert found.dtype is dtype
         assert torch.equal(found, sent)
-        found.fill_(1)  # memory of its own, which may be written
+        found.fill_(1)  # it has memory of its own, which is writable
 
 
 def test_exchanged_axes_stay_exchanged_in_memory(ends):
@@ -106,7 +106,7 @@ def test_what_is_not_plain_or_too_much_is_not_sent(ends):
         with pytest.raises(WireError, match="value: expected"):
             send(theirs, [value], soon())
         send(theirs, "next", soon())
-        assert receive(ours, soon()) == "next", "nothing of it was sent"
+        assert receive(ours, soon()) == "next", "nothing of the refused value may be sent"
 
 
 def test_depth_and_bytes_are_bounded(ends, monkeypatch):
@@ -158,7 +158,7 @@ FORGED = {
 
 
 def received(data: bytes) -> object:
-    """What is read of these bytes, behind which the other side ends."""
+    """The value read from these bytes, after which the other side closes."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(data)
@@ -197,11 +197,11 @@ def test_frames_changed_at_random_are_read_or_refused_and_nothing_else(ends):
     assert min(outcomes.values()) > 50, outcomes
 
 
-def test_who_says_nothing_reads_nothing_or_ends_is_noticed_in_time(ends):
+def test_silent_stalled_or_closed_peer_is_noticed_in_time(ends):
     ours, theirs = ends
     began = time.monotonic()
     theirs.sendall(frame("whole"))
-    # Though it is there, as a byte now and then would put off the end for ever.
+    # Although it is there: otherwise a byte now and then would put off the deadline for ever.
     with pytest.raises(PeerGoneError, match="too long to answer"):
         receive(ours, soon(0))
     assert receive(ours, soon()) == "whole"
@@ -222,7 +222,7 @@ def test_who_says_nothing_reads_nothing_or_ends_is_noticed_in_time(ends):
 
 # ---- The adapter
 
-# A function, a module, one that is given objects, one whose memory counts; masters are graded with all others.
+# A function, a module, one that gets objects, one whose memory is measured; grading masters tests the rest.
 TASKS = ("scaled_dot_product_attention", "token_embedding", "influence", "chunked_cross_entropy")
 
 
@@ -234,7 +234,7 @@ def wrong(name: str):
 
 @pytest.fixture
 def learner(ends):
-    """A connection to a thread that has the right answer of each task, and a wrong one."""
+    """A connection to a thread that has a right and a wrong answer to each task."""
     ours, theirs = ends
     names = {f"right_{name}": checks.task(name).define(checks.task(name).source) for name in TASKS}
     names |= {f"wrong_{name}": wrong(name) for name in TASKS} | {"huge": lambda x: [0] * 100_000}
@@ -258,7 +258,7 @@ def test_checks_say_over_a_socket_what_they_say_here(learner, no_shape_checks):
         assert there.requirements == here.requirements
 
 
-def test_what_cannot_be_sent_is_the_learners_error_and_the_next_call_works(learner):
+def test_unsendable_result_is_the_learners_error_and_the_next_call_works(learner):
     reply = Name(learner, "huge").call("f", [1], {})
     assert reply.error["type"] == "ResultError"
     assert "your result is too large" in reply.error["message"]
@@ -268,8 +268,8 @@ def test_what_cannot_be_sent_is_the_learners_error_and_the_next_call_works(learn
     assert found.value[0].shape == (1, 2)
 
 
-def test_without_time_left_nobody_is_asked_and_nothing_is_over(learner):
-    """Or the calls that a check still has to make would take the time, and the points, of those before."""
+def test_without_time_left_a_call_fails_but_the_connection_stays_open(learner):
+    """Otherwise a check that runs out of time would lose the points of its earlier requirements."""
     learner.allow(0)
     assert Name(learner, "nowhere").call("f", [], {}).error["type"] == "TimeLimitError"
     learner.allow(600)
@@ -306,7 +306,7 @@ def test_forged_replies_end_the_conversation(ends, forged):
     ours, theirs = ends
     learner = Connection(ours, seconds=5)
     send(theirs, forged, soon())
-    for _ in range(2):  # and what comes after is not even read
+    for _ in range(2):  # the second call does not even send a request
         with pytest.raises(WireError, match="reply"):
             Name(learner, "f").call("f", [], {})
     receive(theirs, soon())
