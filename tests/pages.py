@@ -1,4 +1,4 @@
-"""A page as a reader and a browser take it: its words, and its elements."""
+"""The text and the elements of an HTML page."""
 
 import re
 from html import unescape
@@ -6,13 +6,13 @@ from html.parser import HTMLParser
 
 
 def shown(html: str) -> str:
-    """What a reader reads: the text between the tags."""
+    """The text that a reader sees, between the tags."""
     text = re.sub("<style>.*?</style>", "", html, flags=re.DOTALL)
     return " ".join(unescape(re.sub("<[^>]*>", " ", text)).split())
 
 
 class Reader(HTMLParser):
-    """The elements of a page with their attributes; what is wrong with it is in `wrong`."""
+    """The elements of a page with their attributes; its errors are in `wrong`."""
 
     def __init__(self, html: str):
         super().__init__()

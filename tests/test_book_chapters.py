@@ -1,7 +1,7 @@
-"""What every committed chapter must be, beyond running, and how it is told.
+"""What every committed chapter must be, apart from running: its outputs, its form and its length.
 
-nbval would pass one whose outputs were stripped. A chapter has drawings with numbers and captions, short cells,
-few words of proof, honest minutes.
+nbval would pass a chapter whose outputs were stripped. A chapter has numbered figures with captions, short
+cells, few visible asserts, and a reading time that is right.
 """
 
 import re
@@ -48,8 +48,8 @@ def visible(path) -> list:
     return [cell for cell in code(path) if not HIDDEN & tags(cell)]
 
 
-def road(path) -> str:
-    """What a reader reads without opening a fold, in words and symbols."""
+def visible_text(path) -> str:
+    """The text that a reader sees without opening a fold."""
     return re.sub(r"<[^>]*>", "", FOLD.sub("", prose(path)))
 
 
@@ -58,7 +58,7 @@ def outputs(path) -> list:
 
 
 def drawn(path) -> list[tuple[str, str]]:
-    """Of each figure its number, and what is read aloud: caption and alternative text."""
+    """Each figure's number, and its caption and alternative text, which are read aloud."""
     shown = [output.get("data", {}) for output in outputs(path)]
     return [
         (number, data["text/plain"]) for data in shown for number in FIGURE.findall(data.get("text/html", ""))
@@ -107,7 +107,7 @@ def test_every_equation_is_asserted_by_its_cell(chapter):
 
 @on_every_chapter
 def test_fits_the_page_and_reads_well_in_colab_too(chapter):
-    """Colab shows MyST's directives and roles raw, and has no file of ours beside the notebook."""
+    """Colab shows MyST's directives and roles as raw text, and has none of our files beside the notebook."""
     text = prose(chapter)
     assert not re.search(r"```\{|:::|\{[a-z:]+\}`|!\[[^]]*\]\((?!https?:)", text)
     assert text.count("<details>") == text.count("</details>")
@@ -121,18 +121,18 @@ def test_no_picture_is_left_without_a_number(chapter):
 
 
 def test_words_are_spelt_correctly():
-    """codespell on what a person wrote; drawings in a notebook's outputs are full of words that are none."""
+    """codespell checks the sources only, as drawings in the outputs are full of strings that are no words."""
     text = "\n".join(cell.source for path in chapters() for cell in nbformat.read(path, as_version=4).cells)
     command = [sys.executable, "-m", "codespell_lib", "-"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-# ---- How it is told
+# ---- Figures, folds and length
 
 
 @on_every_numbered_chapter
-def test_figures_have_numbers_captions_and_words_and_are_mentioned(chapter):
+def test_figures_have_numbers_captions_and_alt_texts_and_are_mentioned(chapter):
     figures = drawn(chapter)
     assert len(figures) >= 5
     numbers = [f"{int(chapter.stem[:2])}-{n}" for n in range(1, len(figures) + 1)]
@@ -145,7 +145,7 @@ def test_figures_have_numbers_captions_and_words_and_are_mentioned(chapter):
 
 
 @on_every_numbered_chapter
-def test_cells_are_short_and_proof_stands_behind_folds(chapter):
+def test_cells_are_short_and_most_asserts_are_folded(chapter):
     typed = [cell.source for cell in visible(chapter) if "canon:" not in " ".join(tags(cell))]
     assert [source for source in typed if len(source.splitlines()) > 25] == []
     lines = [line for cell in visible(chapter) for line in cell.source.splitlines() if line.strip()]
@@ -154,17 +154,17 @@ def test_cells_are_short_and_proof_stands_behind_folds(chapter):
 
 
 @on_every_numbered_chapter
-def test_the_road_is_short_and_its_minutes_are_honest(chapter):
-    words = len(re.findall(r"\S*\w\S*", road(chapter)))
+def test_visible_text_is_short_and_its_reading_time_is_right(chapter):
+    words = len(re.findall(r"\S*\w\S*", visible_text(chapter)))
     assert 1_700 <= words <= 2_900 or chapter.stem == "00_on_one_page"
     lines = sum(len(cell.source.splitlines()) for cell in visible(chapter))
     minutes = words / 150 + lines / 15 + len(drawn(chapter))
-    told = int(re.search(r"Reading takes about (\d+) minutes", road(chapter))[1])
+    told = int(re.search(r"Reading takes about (\d+) minutes", visible_text(chapter))[1])
     assert abs(told - minutes) <= 5
 
 
 @on_every_numbered_chapter
-def test_a_fold_says_what_is_in_it(chapter):
+def test_folded_cell_has_a_title(chapter):
     folded = [cell for cell in code(chapter) if FOLDED & tags(cell)]
     for cell in folded[1:]:  # after the setup cell, which all chapters share
         title = re.match(r"# @title (.+)", cell.source)[1]  # which Colab shows

@@ -1,7 +1,7 @@
-"""What a notebook gets on Colab, which has its own torch and numpy and must keep them.
+"""What notebooks install on Colab, which has its own torch and numpy and must keep them.
 
 `tests/colab/` lists versions of Colab's images. The setup cell is run as if in each of them, and what it asks for
-is held against what the course really needs there: nothing is missing, and nothing of Colab's changes.
+is compared with what the course needs there: nothing is missing, and none of Colab's packages changes.
 """
 
 import ast
@@ -34,7 +34,7 @@ OURS = canonicalize_name(PROJECT["name"])
 
 @dataclass(frozen=True)
 class Image:
-    """What is on a Colab machine: its Python, and versions by canonical name."""
+    """A Colab machine: its Python version, and its packages' versions by canonical name."""
 
     name: str
     python: str
@@ -49,11 +49,11 @@ def image(path: Path) -> Image:
 
 
 IMAGES = [image(path) for path in sorted((ROOT / "tests" / "colab").glob("*.txt"))]
-LISTED = next(each for each in IMAGES if each.name == "2026.01")  # the one whose whole list was at hand
+LISTED = next(each for each in IMAGES if each.name == "2026.01")  # the image with a complete list
 on_every_image = pytest.mark.parametrize("image", IMAGES, ids=lambda image: image.name)
 
 
-# ---- What is asked for
+# ---- What is installed
 
 
 def sources(path: Path) -> list[str]:
@@ -61,7 +61,7 @@ def sources(path: Path) -> list[str]:
 
 
 def run_on_colab(source: str, image: Image, monkeypatch, **colab: object) -> list[str]:
-    """Run a cell as Colab does, with these modules of `google.colab`; the pip commands that it would start."""
+    """Run a cell as Colab does, with these modules of `google.colab`; return its pip commands."""
     commands, namespace = [], {"sys": sys, "Path": Path}
 
     def start(magic: str, line: str) -> None:
@@ -84,7 +84,7 @@ def asked_for(command: str) -> set[str]:
     """The distributions that a pip command names; the course's own package by its address.
 
     Raises:
-        AssertionError: if it lets pip put another torch or numpy beside those that are already loaded.
+        AssertionError: if it lets pip replace torch or numpy, which are already loaded.
     """
     assert "--no-deps" in command.split(), command
     words = [word for word in command.split() if not word.startswith("-")]
@@ -95,10 +95,10 @@ def asked_for(command: str) -> set[str]:
 
 
 def lacking(requirements: list[str], image: Image) -> set[str]:
-    """What has to be installed for these to be met: what the image lacks of them, and of what that needs.
+    """The distributions that the image lacks to meet these requirements, and those that they need in turn.
 
     Raises:
-        AssertionError: if the image has a version that does not do.
+        AssertionError: if the image has a version that a requirement excludes.
     """
     found, waiting = set(), [*map(Requirement, requirements)]
     while waiting:
@@ -126,7 +126,7 @@ def test_the_setup_cell_asks_for_what_is_missing_and_nothing_else(image, monkeyp
 @on_every_image
 def test_what_colab_has_is_new_enough(image):
     assert SpecifierSet(PROJECT["requires-python"]).contains(image.python)
-    # The extra `submission` looks at a notebook's file, which lies on one's own machine.
+    # Without the extra `submission`: it checks a notebook's file on the learner's own machine.
     for extra in ("chapters", "text"):
         lacking(PROJECT["optional-dependencies"][extra], image)
 
@@ -139,7 +139,7 @@ def installing_cells() -> dict[str, str]:
 
 
 def test_what_a_chapter_installs_for_itself_is_complete(monkeypatch):
-    """sacreBLEU and what it needs; Multi30k's other libraries are there."""
+    """sacreBLEU and its dependencies; Colab has the other libraries for Multi30k."""
     assert set(installing_cells()) == {"14", "16"}
     (command,) = run_on_colab(installing_cells()["14"], LISTED, monkeypatch)
     assert asked_for(command) == lacking(["sacrebleu"], LISTED)
@@ -165,7 +165,7 @@ def test_a_run_goes_on_from_where_its_checkpoints_are(is_on_drive, monkeypatch, 
     trained, translated = commands
     assert trained == ["train", "--task", "multi30k", "--output", folder, "--resume-or-start"]
     assert translated[:3] == ["translate", "--model", folder]
-    for arguments in commands:  # as the command line understands them
+    for arguments in commands:  # the command line accepts them
         assert cli.make_parser().parse_args(arguments).command == arguments[0]
 
 
@@ -173,7 +173,7 @@ def test_a_run_goes_on_from_where_its_checkpoints_are(is_on_drive, monkeypatch, 
 
 
 def test_colab_is_asked_for_a_gpu_where_one_is_used():
-    """And nowhere else: free GPUs are rationed, and a line of a table that needs one is no reason to ask."""
+    """And nowhere else: free GPUs are rationed, and one row of a table is not a reason to ask for one."""
     for path in NOTEBOOKS:
         uses = any('choose_device("auto")' in source for source in sources(path)[1:])
         metadata = json.loads(path.read_text(encoding="utf-8"))["metadata"]
@@ -185,7 +185,7 @@ def test_colab_is_asked_for_a_gpu_where_one_is_used():
 
 
 def imported(source: str) -> set[str]:
-    """The modules of others that a source imports, wherever in it."""
+    """The third-party modules that a source imports, at any place."""
     names = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -199,11 +199,11 @@ def test_the_package_imports_what_it_declares():
     modules = ROOT.glob("transformer_lessons/**/*.py")
     found = set().union(*(imported(path.read_text(encoding="utf-8")) for path in modules))
     declared = {Requirement(line).name for line in PROJECT["dependencies"]}
-    # Oracles name what they lack; drawings need what Colab and Jupyter have.
+    # Oracles raise an error that names what is missing; drawings need what Colab and Jupyter have.
     assert found - {"transformers", "matplotlib"} == declared
 
 
-def test_a_notebook_imports_what_colab_has_or_it_has_installed(monkeypatch):
+def test_notebooks_import_only_what_colab_has_or_they_installed(monkeypatch):
     for path in NOTEBOOKS:
         there = set(LISTED.versions)
         for source in sources(path):

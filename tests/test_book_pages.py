@@ -1,4 +1,4 @@
-"""Pages beside the chapters: what they say of the chapters must be so."""
+"""Pages beside the chapters: what they say about the chapters is true."""
 
 import pkgutil
 import re
@@ -30,7 +30,7 @@ def rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in kept]
 
 
-# ---- Where is what
+# ---- Topics and mistakes
 
 
 def test_every_topic_and_every_mistake_is_where_the_page_says():
@@ -73,7 +73,7 @@ def test_the_chapter_of_a_term_uses_it():
 # ---- The front page, and the Chinese entry
 
 
-def test_minutes_are_those_of_the_chapters_and_assignments_go_with_theirs():
+def test_front_page_has_the_reading_times_and_assignments_of_the_chapters():
     table = rows(page("index.md"))
     assert [re.search(r"chapters/(\w+)", row[0])[1] for row in table] == NUMBERED
     goes_with = {
@@ -104,7 +104,7 @@ PAPERS = {urlsplit(url).netloc for url in URLS}
 
 
 def surnames(work: Entry) -> list[str]:
-    """Of the authors; a list that is cut short ends with "others"."""
+    """The surnames of the authors; a shortened list ends with "others"."""
     return [
         " ".join(str(part) for part in person.rich_prelast_names + person.rich_last_names)
         for person in work.persons["author"]
@@ -112,7 +112,7 @@ def surnames(work: Entry) -> list[str]:
 
 
 def ways(work: Entry) -> list[str]:
-    """How it may be cited; a letter tells works of one author and year apart, and of three, all may be named."""
+    """Accepted citations; a letter separates works of one author and year; three authors may all be named."""
     year = work.fields["year"] + re.search(r"\d{4}(b?)$", work.key)[1]
     first, *others = surnames(work)
     names = [f"{first} et al." if others[1:] else " and ".join([first, *others])]
@@ -121,7 +121,7 @@ def ways(work: Entry) -> list[str]:
 
 
 def citations() -> list[tuple[str, str, str, str]]:
-    """Where, what stands before, text and target of every link to a paper."""
+    """For every link to a paper: its page, the text before it, its own text, and its target."""
     texts = {path.stem: prose(path) for path in chapters()}
     texts |= {path.stem: path.read_text(encoding="utf-8") for path in BOOK.glob("*.md")}
     return [
@@ -134,7 +134,7 @@ def citations() -> list[tuple[str, str, str, str]]:
 
 @cache
 def package() -> str:
-    """The sources, in one line."""
+    """The package's sources, joined into one line."""
     files = sorted((BOOK.parent / "transformer_lessons").glob("**/*.py"))
     return re.sub(r"\s+", " ", " ".join(path.read_text(encoding="utf-8") for path in files))
 

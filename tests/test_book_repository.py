@@ -1,4 +1,4 @@
-"""One command changes the repository's address wherever it stands, and nothing else."""
+"""One command changes the repository's address wherever it occurs, and nothing else."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The page about several machines: commands that are commands, numbers of `costs`, a Slurm script that runs."""
+"""The page about several machines: its commands parse, its numbers are those of `costs`, its script runs."""
 
 import json
 import os
@@ -29,8 +29,8 @@ LAUNCHED = [line for line in LINES if re.match(r"(srun )?torchrun ", line)]
 
 
 @pytest.mark.parametrize("command", LAUNCHED)
-def test_commands_are_commands(command):
-    """Of the torchrun that is installed, and of ours; each can be given twice."""
+def test_commands_are_valid(command):
+    """The installed torchrun and our command line accept each of them, and each can be given twice."""
     launcher = get_args_parser()
     given = launcher.parse_args(shlex.split(command.removeprefix("srun "))[1:])
     assert (given.module, given.training_script) == (True, "transformer_lessons")
@@ -40,8 +40,8 @@ def test_commands_are_commands(command):
     assert chosen.resume_or_start
 
 
-def test_torchruns_that_meet_share_no_store_with_their_processes():
-    """Or a restart fails, but not always; PyTorch's issue 135712."""
+def test_torchruns_of_several_nodes_share_no_store_with_their_processes():
+    """Otherwise restarts sometimes fail: PyTorch's issue 135712."""
     meeting = [block for block in BLOCKS if "--nnodes" in block]
     assert len(meeting) == 2
     for block in meeting:
@@ -49,7 +49,7 @@ def test_torchruns_that_meet_share_no_store_with_their_processes():
 
 
 def rounded(numbers) -> str:
-    """The cells of a table's row."""
+    """Numbers as the cells of a table's row."""
     return " | ".join(f"{number:.1f}" for number in numbers)
 
 
@@ -103,7 +103,7 @@ def test_pages_quote_what_was_measured():
     assert f"which makes {hours['base']} and {hours['big']} hours" in page
 
 
-def test_encoding_beforehand_is_what_a_run_does(monkeypatch):
+def test_encoding_command_encodes_what_a_run_needs(monkeypatch):
     (line,) = (line for line in LINES if line.startswith("python -c "))
     wmt14, asked = TASKS["wmt14"], []
     monkeypatch.setattr(type(wmt14), "tokenisers", lambda self: (3, 5))
@@ -114,7 +114,7 @@ def test_encoding_beforehand_is_what_a_run_does(monkeypatch):
 
 # ---- The Slurm script
 
-# Two machines that are this one: each gets its torchrun, in the background, and the script waits for both.
+# This machine plays both machines: a torchrun for each runs in the background, and the script waits for both.
 SRUN = """#!/bin/bash
 for machine in 1 2; do "$@" & echo $! > machine-$machine.pid; pids="$pids $!"; done
 code=0
@@ -141,7 +141,7 @@ def losses(folder: Path) -> list[float]:
 
 @pytest.fixture
 def job(tmp_path, monkeypatch):
-    """A folder to submit from, with the page's script for a tiny model, in shares, and stand-ins for Slurm."""
+    """A folder to submit from, with the page's script for a tiny sharded model, and stand-ins for Slurm."""
     (tmp_path / "bin").mkdir()
     torchrun = f'#!/bin/bash\nexec "{sys.executable}" -m torch.distributed.run "$@"\n'
     for name, text in {"srun": SRUN, "scontrol": SCONTROL, "torchrun": torchrun}.items():
@@ -168,7 +168,7 @@ def job(tmp_path, monkeypatch):
 @pytest.mark.full
 @needs_gloo
 def test_the_slurm_script_survives_a_death_on_one_machine(job, tmp_path, capsys, monkeypatch):
-    """Both torchruns start theirs again, which go on; it ends as one process would have ended it."""
+    """Both torchruns restart their processes, which resume; the result is that of a single process."""
     metrics = tmp_path / "run" / "metrics.jsonl"
     with subprocess.Popen(**job, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:

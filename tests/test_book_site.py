@@ -31,12 +31,12 @@ CONFIG = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
 HOME = CONFIG["sphinx"]["config"]["html_baseurl"]
 COLAB = CONFIG["repository"]["url"].replace("github.com", "colab.research.google.com/github") + "/blob/main/"
 SOME = "index.html", "notation.html", "chapters/04_masks.html", "explorables/translator.html"
-# By which a page makes the browser fetch something (an <a href> waits for a click).
+# Attributes that make a browser fetch something (an <a href> waits for a click).
 FETCHED = "//@src | //@srcset | //link/@href | //object/@data | //use/@href | //image/@href"
 
 
 class Page:
-    """A page's text, and what is in it by XPath."""
+    """A page's text, and its elements by XPath."""
 
     def __init__(self, path: Path):
         self.path, self.text = path, path.read_text(encoding="utf-8")
@@ -50,26 +50,26 @@ class Site:
     def __init__(self, folder: Path):
         self.html = folder
         self.pages = {path.relative_to(folder).as_posix(): Page(path) for path in pages(folder)}
-        # What they are made from, some of which the build writes.
+        # The sources of the pages, some of which the build writes.
         found = (path for kind in ("*.md", "*/*.md", "*/*.ipynb") for path in (ROOT / "book").glob(kind))
         self.sources = {path.relative_to(ROOT / "book") for path in found}
         self.own = sorted(path.with_suffix(".html").as_posix() for path in self.sources)
 
 
-# All that a build reads.
+# Everything that a build reads.
 SOURCES = "book", "transformer_lessons", "exercises/release", "_config.yml", "requirements.txt"
 
 
 @pytest.fixture(scope="session")
 def site(pytestconfig):
-    """Built from nothing, as only then Sphinx says all that it has to say; or before, from the same sources."""
+    """Built from scratch, as only then Sphinx reports all warnings; or reused if the sources are the same."""
     output, state = pytestconfig.cache.mkdir("site"), fingerprint(ROOT, *SOURCES)
     known = output / "built_from"
     if not (state and known.is_file() and known.read_text() == state):
         known.unlink(missing_ok=True)
         shutil.rmtree(output / "_build", ignore_errors=True)
         build = [sys.executable, "-m", "book.build", str(output)]
-        # Warnings of the tools themselves are theirs; Sphinx's own warnings about the book end the build.
+        # The tools may warn about themselves; a warning of Sphinx about the book ends the build.
         done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
         known.write_text(state)
@@ -79,7 +79,7 @@ def site(pytestconfig):
 # ---- What is there
 
 
-def test_every_page_is_built_and_says_its_language_and_of_which_version_it_is(site):
+def test_every_page_is_built_and_names_its_language_and_version(site):
     assert {*site.own, "exercises.html", "mistakes.html"} <= set(site.pages)
     for name, page in site.pages.items():
         assert page.find("/html/@lang") == ["zh-CN" if name == "zh.html" else "en"], name
@@ -95,7 +95,7 @@ def test_the_colab_button_opens_the_chapter(site):
         assert all((ROOT / url.removeprefix(COLAB)).is_file() for url in links)
 
 
-def test_every_page_says_where_it_is_at_home_and_shows_a_picture_when_it_is_shared(site):
+def test_every_page_names_its_canonical_address_and_a_picture_for_sharing(site):
     for name in site.own:
         page = site.pages[name]
         assert page.find("//*[@rel='canonical']/@href") == [f"{HOME}{name}"]
@@ -109,28 +109,28 @@ def test_every_page_says_where_it_is_at_home_and_shows_a_picture_when_it_is_shar
 # ---- Nothing from elsewhere
 
 
-def test_pages_load_nothing_from_another_server_and_their_style_sheets_what_is_there(site):
+def test_pages_load_nothing_from_other_servers_and_style_sheets_only_existing_files(site):
     sheets = set()
     for name, page in site.pages.items():
         elsewhere = [url for url in page.find(FETCHED) if re.search(r"(?:^|\s)(?:https?:)?//", url)]
-        for body in page.find("//script/text() | //style/text()"):  # what a click would load is named there
+        for body in page.find("//script/text() | //style/text()"):  # they name what a click would load
             elsewhere += re.findall(r"https?://[^\s\"')]+", body)
-        assert [url for url in elsewhere if not url.startswith(HOME)] == [], name  # where the page is at home
+        assert [url for url in elsewhere if not url.startswith(HOME)] == [], name  # except its own address
         links = page.find("//link[@rel='stylesheet']/@href")
         sheets |= {(page.path.parent / urlsplit(link).path).resolve() for link in links}
     assert {sheet.name for sheet in sheets} == {"site.css", "explorables.css", "live.css"}
     for sheet in sheets:
         text = sheet.read_text(encoding="utf-8")
         assert "@import" not in text
-        for url in re.findall(r"url\([\"']?(?!data:)([^)\"'#?]+)", text):  # one on a server is no file either
+        for url in re.findall(r"url\([\"']?(?!data:)([^)\"'#?]+)", text):  # addresses on servers are no files
             assert (sheet.parent / url).is_file(), (sheet.name, url)
     style = (site.html / "_static" / "site.css").read_text(encoding="utf-8")
-    # Sphinx's rules, which the theme imports; the theme's; of code; ours, which come last.
+    # Rules of Sphinx, which the theme imports, of the theme, and for code; ours come last.
     rules = "div.related", "--pst-font-size-base", ".highlight .k ", ".lessons-forget"
     assert sorted(rules, key=style.index) == list(rules)
 
 
-def test_fonts_of_icons_hold_those_that_pages_show(site):
+def test_icon_fonts_contain_the_icons_on_pages(site):
     fonts = sorted((site.html / "_static").rglob("fa-*.woff2"))
     held = {chr(code) for path in fonts for code in TTFont(path).getBestCmap()}
     assert sum(path.stat().st_size for path in fonts) < 20_000
@@ -139,12 +139,12 @@ def test_fonts_of_icons_hold_those_that_pages_show(site):
     names = {name for page in site.pages.values() for name in re.findall(r"\bfa-[\w-]+", page.text)}
     icons = {chr(int(code, 16)) for name, code in rules if name in names}
     assert len(icons) >= 8
-    # Of notes and warnings, by the theme's own rules.
+    # The icons of notes and warnings, by the theme's own rules.
     icons |= {*re.findall(r'--pst-icon-(?:info-circle|exclamation-triangle):"(.)"', style)}
     assert icons <= held
 
 
-def test_a_figures_scripts_are_where_it_stands(site):
+def test_a_figures_scripts_are_loaded_only_on_its_page(site):
     for name, page in site.pages.items():
         figures = set(FIGURE.findall(page.text))
         wanted = {path for figure in figures for path in figure_scripts(*figure)}
@@ -156,7 +156,7 @@ def test_a_figures_scripts_are_where_it_stands(site):
 
 
 REFERENCE = "reference", "reference_rooms"
-# What commands run.
+# Modules that commands run.
 UNLISTED = """
 __main__ oracles checks.catalogue
 tools.cli tools.submission trainer.runs trainer.configs data.libraries
@@ -164,14 +164,14 @@ tools.cli tools.submission trainer.runs trainer.configs data.libraries
 
 
 def test_every_module_with_something_public_is_in_the_reference():
-    """And no other; that a name has two entries, the build says."""
+    """And no other module; the build reports a name with two entries."""
     found, told = [], [f"transformer_lessons.{name}." for name in UNLISTED]
     for _, name, _ in walk_packages(PACKAGE, "transformer_lessons."):
         if f"{name}.".startswith(tuple(told)):
             continue
         module = import_module(name)
         if hasattr(module, "__all__"):
-            told.append(f"{name}.")  # the folder says what is public
+            told.append(f"{name}.")  # the subpackage says what is public
         elif not any(getattr(thing, "__module__", "") == name for thing in vars(module).values()):
             continue
         found.append(name)
@@ -185,7 +185,7 @@ def in_reference(site, path: str) -> list:
 
 
 def docstrings(site) -> list[str]:
-    """Of all that has an entry; fields are told in their class's docstring."""
+    """The docstrings of all entries; fields are described in their class's docstring."""
     anchors = in_reference(site, "//@id[starts-with(., 'transformer_lessons.')]")
     things = [thing for thing in map(resolve_name, anchors) if callable(thing) or hasattr(thing, "__get__")]
     assert len(things) > 200
@@ -198,23 +198,23 @@ def letters(text: str) -> str:
 
 
 def test_the_reference_says_what_the_docstrings_say(site):
-    """Of a property's docstring, napoleon would take what stands before a colon for a type: write it without."""
+    """Write a property's docstring without a colon: napoleon would take the words before it for a type."""
     page = letters("".join(in_reference(site, "//article//text()")))
     prose = [re.split(r"\n\w+:\n", doc)[0] for doc in docstrings(site)]
     assert [words for words in prose if letters(words) not in page] == []
 
 
 def test_the_reference_reads_like_the_code(site):
-    """What `book.docstrings` makes of autodoc's and napoleon's words."""
-    # A name leads to its entry: the entry's own mark does, and a docstring of another module.
+    """`book.docstrings` rewrites what autodoc and napoleon produce."""
+    # A name links to its entry: the entry's own permalink does, and a docstring of another module.
     assert in_reference(site, "//@href").count("#transformer_lessons.masks.padding_mask") > 1
     assert in_reference(site, "//dt[starts-with(@class, 'sig')]//code") == []
     signatures = [one.text_content() for one in in_reference(site, "//dt[starts-with(@class, 'sig')]")]
     assert len(signatures) > 50
-    # Short names of shapes, "..." for a default that is made anew, classes without the arguments of torch.
+    # Shapes have short names, a default factory is shown as "...", and classes are without torch's arguments.
     foreign = re.compile(r"jaxtyping|<factory>|class .*\(\*args|torch\.nn\.modules")
     assert [text for text in signatures if foreign.search(text)] == []
-    # Python's own words on a named tuple's fields.
+    # Not Python's default docstring of a named tuple's field.
     assert in_reference(site, "//text()[contains(., 'Alias for field')]") == []
     # A pitfall is a note of its own, from its first word to the end of the paragraph.
     wanted = re.findall(r"^(?! ).*itfalls?:", "\n".join(docstrings(site)), re.MULTILINE)
@@ -226,8 +226,8 @@ def test_the_reference_reads_like_the_code(site):
 # ---- Figures and links
 
 
-def test_pictures_have_words_and_the_room_that_they_need(site):
-    """Among them the one of each explorable for who has no JavaScript."""
+def test_pictures_have_alt_texts_and_their_true_sizes(site):
+    """Including the picture that each explorable shows without JavaScript."""
     for page in site.pages.values():
         for shown in page.find("//img[@width and not(contains(@src, '.svg'))]"):
             with Image.open(page.path.parent / shown.get("src")) as picture:
@@ -273,19 +273,19 @@ def readable(path: Path) -> str:
 
 
 def secrets() -> list[str]:
-    """What masters hold and releases do not: solutions, written answers and hidden tests, by words."""
+    """What masters contain and releases do not: solutions, written answers and hidden tests."""
     found = []
     for master in (ROOT / "exercises" / "source").glob("*/*.ipynb"):
         known = readable(ROOT / "exercises" / "release" / master.parent.name / master.name)
         cells = nbformat.read(master, as_version=4).cells
         blocks = [block for cell in cells for block in HIDDEN.findall(cell.source) or [cell.source]]
-        # A short one, `x = 3`, may stand anywhere, and the lines of a broken program that are right in it.
+        # Not short ones such as `x = 3`, which may occur anywhere, nor what the release contains, too.
         found += [secret for secret in map(words, blocks) if len(secret) > 60 and secret not in known]
     return found
 
 
 def test_masters_and_hidden_tests_are_not_published(site):
-    """Neither as pages nor on them, which are made of these sources and of the package, nor in the wheel."""
+    """Neither as pages nor in what pages and wheel are made from: these sources and the package."""
     folder = site.html / "_sources"
     sources = [path for path in folder.rglob("*") if path.is_file()]
     assert {path.relative_to(folder) for path in sources} == site.sources
@@ -303,7 +303,7 @@ HOST = "http://127.0.0.1/"
 
 
 def serve(view: browser.Browser, site: Site, prefix: str = "") -> None:
-    """Let the site lie on a host, below this prefix, of which the browser asks nothing but us."""
+    """Serve the site to the browser from a made-up host, below this prefix, without any network."""
 
     def answer(route) -> None:
         path = site.html / urlsplit(route.request.url).path.removeprefix(f"/{prefix}")
@@ -314,7 +314,7 @@ def serve(view: browser.Browser, site: Site, prefix: str = "") -> None:
 
 @pytest.fixture
 def view(chromium):
-    """A browser on a laptop, in which nothing goes wrong."""
+    """A browser on a laptop, in which pages must report no problems."""
     with browser.browser() as view:
         yield view
         assert view.problems == []
@@ -322,7 +322,7 @@ def view(chromium):
 
 @pytest.mark.full
 @pytest.mark.parametrize("prefix", ["", urlsplit(HOME).path[1:]])
-def test_an_address_that_does_not_exist_shows_the_way_wherever_the_site_lies(site, chromium, prefix):
+def test_page_of_a_missing_address_links_to_the_site_below_any_prefix(site, chromium, prefix):
     missing = f"{HOST}{prefix}chapters/deep/er/no_such_chapter.html"
     with browser.browser() as view:
         serve(view, site, prefix)
@@ -332,8 +332,8 @@ def test_an_address_that_does_not_exist_shows_the_way_wherever_the_site_lies(sit
         hrefs = view.page.evaluate("[...document.querySelectorAll('article a')].map((link) => link.href)")
         colour = view.page.evaluate("getComputedStyle(document.body).getPropertyValue('--pst-color-primary')")
         assert hrefs == [f"{HOST}{prefix}{name}.html" for name in ("index", "topics", "glossary", "search")]
-        assert colour  # by the style sheet
-        assert view.problems == [] or not prefix  # at home, nothing is asked for in vain
+        assert colour  # set by the style sheet
+        assert view.problems == [] or not prefix  # at the site's own prefix, no request fails
 
 
 @pytest.mark.parametrize(
@@ -366,7 +366,7 @@ def test_the_dark_mode_button_darkens_the_page_and_its_drawings(site, view):
       [getComputedStyle(one).color, getComputedStyle(document.body).backgroundColor].join())"""
     view.open(site.pages["chapters/03_scaled_dot_product_attention.html"].path)
     light = view.page.evaluate(colours)
-    for _ in range(3):  # modes follow each other: as the system says, light, dark
+    for _ in range(3):  # a click goes to the next mode: as the system says, light, dark
         view.page.locator(".theme-switch-button").first.click()
         if view.page.evaluate("document.documentElement.dataset.theme") == "dark":
             break
@@ -379,13 +379,13 @@ def test_the_dark_mode_button_darkens_the_page_and_its_drawings(site, view):
 def test_equations_are_typeset_as_they_come_near(site, view):
     view.page.goto(site.pages["chapters/01_why_attention.html"].path.as_uri())
     equations, typeset = view.page.locator(".math"), view.page.locator(".math > mjx-container")
-    view.page.wait_for_timeout(1000)  # to load what should not be
+    view.page.wait_for_timeout(1000)  # enough time to load MathJax, which must not happen
     assert view.page.evaluate("typeof MathJax.version") == "undefined"
     assert equations.count() > 100
     equations.nth(50).scroll_into_view_if_needed()
     typeset.first.wait_for()
     assert typeset.count() < 100
-    view.page.evaluate("dispatchEvent(new Event('beforeprint'))")  # as a browser says before it prints
+    view.page.evaluate("dispatchEvent(new Event('beforeprint'))")  # as a browser does before it prints
     assert typeset.count() == equations.count()
 
 
@@ -412,7 +412,7 @@ def test_search_and_buttons_work_although_scripts_wait(site, view):
 
 
 @pytest.mark.full
-def test_what_was_read_to_the_end_is_marked_until_it_is_forgotten(site, view):
+def test_pages_read_to_the_end_are_marked_until_forgotten(site, view):
     def marked() -> list[str]:
         return [link.get_attribute("href") for link in view.page.locator("a:has(.lessons-read)").all()]
 

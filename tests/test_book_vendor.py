@@ -1,4 +1,4 @@
-"""What others wrote and the site serves: each file is as published, with its version and licence."""
+"""Third-party files that the site serves: each is as published, with its version and licence."""
 
 import hashlib
 import re
@@ -27,7 +27,7 @@ def test_every_file_has_the_hash_that_is_pinned():
 
 @pytest.mark.full
 def test_the_files_are_those_of_the_published_package(tmp_path):
-    """The registry's own, which npm compares with the hash that the registry gives."""
+    """npm downloads the package and compares it with the hash that the registry gives."""
     about = (VENDOR / "README.md").read_text(encoding="utf-8")
     package, version = re.search(r"npm package `([\w@/-]+)`, version ([\d.]+\d)", about).groups()
     if not shutil.which("npm"):

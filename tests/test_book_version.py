@@ -1,4 +1,4 @@
-"""All places name one version, as bump-my-version expects that writes the next (`make set-version`)."""
+"""All places name the same version, where bump-my-version will replace it (`make set-version`)."""
 
 import re
 import tomllib

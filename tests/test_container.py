@@ -1,4 +1,4 @@
-"""The container file, without an engine: what it copies is there and is enough, and no grade is among it."""
+"""The container file, without an engine: what it copies exists, is enough, and contains no grades."""
 
 import os
 import re
@@ -25,8 +25,8 @@ def test_what_it_copies_exists_and_holds_no_grades():
 
 @pytest.mark.full
 @pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}")
-def test_it_grades_with_these_files_alone(tmp_path):
-    """The image's entry point with this machine's Python, and HOME where nothing may be written."""
+def test_grading_needs_only_the_copied_files(tmp_path):
+    """Run the image's entry point with this machine's Python and the image's HOME."""
     image, course, handed_in = (tmp_path / name for name in ("image", "course", "ann__ps02_masks.ipynb"))
     tracked = subprocess.run(["git", "ls-files", "-z", *COPIED], cwd=ROOT, capture_output=True, check=True)
     for name in filter(None, tracked.stdout.decode().split("\0")):

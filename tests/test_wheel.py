@@ -1,4 +1,4 @@
-"""The wheel, installed where nothing else of the repository is: what a notebook finds on Colab."""
+"""The wheel, installed without the rest of the repository, as a notebook on Colab finds it."""
 
 import ast
 import functools
@@ -20,7 +20,7 @@ PACKAGE = "transformer_lessons"
 CHAPTERS = sorted((ROOT / "book" / "chapters").glob("*.ipynb"))
 RELEASED = sorted((ROOT / "exercises" / "release").glob("*/*.ipynb"))
 MASTERS = sorted((ROOT / "exercises" / "source").glob("*/*.ipynb"))
-# What an import must not load: it takes seconds, or is not installed with the wheel.
+# Modules that an import must not load: they take seconds, or are not installed with the wheel.
 HEAVY = set(
     "matplotlib transformers tokenizers hypothesis nbgrader IPython pandas num2words nbformat pooch "
     "sacrebleu datasets".split()
@@ -61,7 +61,7 @@ class Machine:
         )
 
     def says(self, code: str) -> str:
-        """What this code prints, which must not fail."""
+        """The output of this code, which must not fail."""
         done = self.run("-c", code)
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -107,7 +107,7 @@ def test_the_source_distribution_holds_no_exercise_no_test_and_no_book(tmp_path)
 
 @functools.cache
 def nodes() -> list[ast.AST]:
-    """Of the code of all notebooks that learners get."""
+    """The syntax nodes of the code in all notebooks that learners get."""
     return [node for path in [*CHAPTERS, *RELEASED] for node in ast.walk(ast.parse(code_of(path)))]
 
 
@@ -121,7 +121,7 @@ def calls() -> list[tuple[str, ast.Call]]:
     return [(ast.unparse(node.func), node) for node in nodes() if isinstance(node, ast.Call)]
 
 
-def test_all_that_notebooks_import_and_read_is_there_and_nothing_heavy_and_no_repository(machine):
+def test_imports_of_notebooks_need_no_repository_and_load_nothing_heavy(machine):
     """Every module can be imported too."""
     lines = {ast.unparse(node) for node in nodes() if isinstance(node, ast.ImportFrom)}
     ours = sorted(line for line in lines if line.startswith(f"from {PACKAGE}"))
@@ -149,8 +149,8 @@ assert all(len(records.read(name)) for name in {shown})
     assert set(names.split()) == {name.replace("/", ".") for name in modules} - {PACKAGE}
 
 
-def test_trains_and_translates_with_what_it_has_learned_and_with_the_model_that_it_brings(machine):
-    """Each command in one process, as it takes seconds to start."""
+def test_commands_train_and_translate_with_a_new_model_and_the_packaged_one(machine):
+    """All commands run in one process, as starting one takes seconds."""
     lines = "train --steps 20 --output run", "translate --model run seven", "evaluate --json", "translate 421"
     code = f"from {PACKAGE}.tools.cli import main\nfor line in {lines}: assert main(line.split()) == 0"
     said = machine.says(code).splitlines()
@@ -162,17 +162,17 @@ def test_trains_and_translates_with_what_it_has_learned_and_with_the_model_that_
     assert said[-1] == "vierhunderteinundzwanzig"
 
 
-# By their last name: what opens a file, or names one.
+# Functions that open or name a file, by the last part of their names.
 FILES = set(
     "open Path read_text read_bytes write_text glob iterdir listdir load save loadtxt fromfile".split()
 )
 
 
 def test_no_notebook_names_a_file_of_the_repository():
-    """On Colab a notebook comes alone."""
+    """On Colab a notebook has no other file beside it."""
     named = {ast.unparse(call) for name, call in calls() if name.rpartition(".")[2] in FILES}
-    runs = {"Path('runs/multi30k')", "Path('/content/drive/MyDrive/multi30k')"}  # one's own, in chapter 16
-    runs |= {"Path()", "Path().glob('ps0*.ipynb')"}  # one's own assignments, in ps07
+    runs = {"Path('runs/multi30k')", "Path('/content/drive/MyDrive/multi30k')"}  # chapter 16's output
+    runs |= {"Path()", "Path().glob('ps0*.ipynb')"}  # the learner's assignments, in ps07
     packaged = {"book.read_text(encoding='utf-8')"}  # of importlib.resources.files, in chapters 19 and 20
     assert named == runs | packaged
 
@@ -180,7 +180,7 @@ def test_no_notebook_names_a_file_of_the_repository():
 @pytest.mark.full
 @pytest.mark.parametrize("path", [*CHAPTERS, *MASTERS], ids=lambda path: path.stem)
 def test_a_notebook_runs_from_top_to_bottom(path, machine):
-    """A chapter as it is, and an assignment as one hands it in, with all answers; here it is alone."""
+    """A chapter as it is, and an assignment with all answers; without the rest of the repository."""
     done = machine.run("-m", "IPython", "--no-banner", str(path), timeout=1800)
     assert done.returncode == 0, done.stdout + done.stderr
     assert {path.name for path in machine.home.iterdir() if path.name[0] != "."} <= {"run"}  # another test's

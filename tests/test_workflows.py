@@ -1,4 +1,4 @@
-"""GitHub's workflows, which run elsewhere: their form, their safety, and that what they call can be made."""
+"""GitHub's workflows, which run elsewhere: they are valid and safe, and call targets that `make` has."""
 
 import re
 import shutil
@@ -21,8 +21,8 @@ def run(*command: str, **options) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=120, **options)
 
 
-def test_they_have_the_form_that_github_wants():
-    from check_jsonschema import main as check_jsonschema  # seconds
+def test_workflows_match_githubs_schemas():
+    from check_jsonschema import main as check_jsonschema  # takes seconds
 
     files = {
         "github-workflows": WORKFLOWS,
@@ -42,8 +42,8 @@ def test_an_audit_finds_nothing_unsafe():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_what_they_call_can_be_made():
-    """And a job that may write runs nothing but GitHub's own tools."""
+def test_workflows_call_only_existing_make_targets():
+    """And a job that may write calls `make github-release` alone, which runs only GitHub's own tools."""
     called = set()
     for path in WORKFLOWS:
         for name, job in yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].items():

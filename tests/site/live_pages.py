@@ -1,4 +1,4 @@
-"""A page with one live figure below its still, opened as often as one likes."""
+"""A page with one live figure below its still, which tests can open again and again."""
 
 import shutil
 from pathlib import Path
@@ -17,7 +17,7 @@ PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>live</titl
 
 
 def opening(tmp_path_factory, chromium):
-    """A fixture: a function that opens the page of a figure by its name, in one browser."""
+    """For a fixture: yield a function that opens the page of a figure by its name, always in one browser."""
     folder = tmp_path_factory.mktemp("live")
     for part in ("live", "explorables"):
         shutil.copytree(STATIC / part, folder / part)
@@ -40,7 +40,7 @@ def opening(tmp_path_factory, chromium):
 
 
 def each(browser: Browser, selector: str, value: str) -> list:
-    """A JavaScript expression of each such element, called `one`."""
+    """The values of a JavaScript expression for all elements that match, each called `one`."""
     return browser.page.evaluate(f"[...document.querySelectorAll({selector!r})].map((one) => {value})")
 
 
@@ -49,7 +49,7 @@ def said(browser: Browser) -> str:
 
 
 def check_fit(browser: Browser, width: int, touched: str = "button, input, [tabindex]", least: float = 23.5):
-    """No page is wider than the screen, and fingers can meet what they touch (WCAG 2.2, target size)."""
+    """Check that the page fits the screen and that touch targets are large enough (WCAG 2.2, target size)."""
     browser.page.set_viewport_size({"width": width, "height": 800})
     assert browser.page.evaluate("document.documentElement.scrollWidth") <= width
     size = "(({ width, height }) => Math.min(width, height))(one.getBoundingClientRect())"

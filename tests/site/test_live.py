@@ -1,4 +1,4 @@
-"""The live figures of chapters show the package's numbers; keys, mouse and finger work them, a voice tells."""
+"""The live figures of chapters show the package's numbers; keys, mouse and touch operate them."""
 
 import html
 import itertools
@@ -49,7 +49,7 @@ def click(browser: Browser, words: str) -> None:
 
 
 def drag(browser: Browser, selector: str, *way: float, finger: bool = False) -> None:
-    """By so many units of the panel."""
+    """Drag the element by this many units of the panel."""
     middle = f"((a, b) => [a.x + a.width / 2, a.y + a.height / 2, b.width / 340])({BOX}, {PANEL})"
     x, y, scale = each(browser, selector, middle)[0]
     points = [{"x": x + part * scale * way[0], "y": y + part * scale * way[1]} for part in (0, 0.5, 1, 1)]
@@ -67,7 +67,7 @@ def drag(browser: Browser, selector: str, *way: float, finger: bool = False) -> 
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_it_takes_the_stills_place_and_fits(opened, name):
+def test_live_figure_replaces_the_still_and_fits_the_screen(opened, name):
     browser = opened(name)
     parts = each(browser, "#fig-3-2 > *", "one.getAttribute('class')")
     assert parts == ["live-still", "lessons-live", None]
@@ -144,7 +144,7 @@ def test_a_mask_is_drawn_by_hand(opened):
     press(browser, "Enter")
     assert said(browser).startswith("12 of 25 scores are left. ein takes 1.00 of BOS.")
     click(browser, "none")
-    drag(browser, CELL, 104, 0)  # a mouse hides what it comes over
+    drag(browser, CELL, 104, 0)  # dragging hides every cell on the way
     assert said(browser).startswith("22 of 25 scores are left. BOS takes ")
 
 
@@ -166,7 +166,7 @@ def test_the_masks_scores_are_the_trained_translators():
     assert written == pytest.approx(found["scores"].flatten().tolist(), abs=0.0501)
 
 
-def test_the_hands_and_the_product_are_the_packages(opened):
+def test_angles_of_clock_hands_and_the_dot_product_are_the_packages(opened):
     browser, encoding = opened("clocks"), SinusoidalEncoding(128, 31)(torch.zeros(1, 31, 128))[0].double()
 
     def check(a: int, b: int) -> None:
@@ -271,7 +271,7 @@ def test_a_box_of_the_whole_model_lights_up_the_lines_that_the_drawing_names(ope
 
 
 def lines_of(written: list[str]) -> list[int]:
-    """Of words such as "lines 14–15, 41 · chapter 11", the numbers of lines."""
+    """The line numbers in words such as "lines 14–15, 41 · chapter 11"."""
     found = []
     for words in written:
         for first, last in re.findall(r"(\d+)(?:–(\d+))?", words.split("·")[0]):

@@ -1,4 +1,4 @@
-"""Chapter 0's drawing: its numbers are those of the model, each step run by itself, and keys can work it."""
+"""Chapter 0's drawing shows the model's numbers, each step run by itself, and keys can operate it."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""The book on paper: bookmarks, what unfolds is open, pictures stand for hands-on figures."""
+"""The printed book: it has bookmarks, folds are open, and pictures replace hands-on figures."""
 
 import pikepdf
 import pytest

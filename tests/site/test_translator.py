@@ -1,4 +1,4 @@
-"""The live translator computes what PyTorch computes, in a real browser; hands and keyboards can work it."""
+"""The live translator computes what PyTorch computes, in a real browser; mouse and keyboard operate it."""
 
 import json
 
@@ -49,7 +49,7 @@ def small():
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory, trained, small, chromium):
-    """It translates at once, and asks nobody; how long a slow phone is busy, `make site-check` says."""
+    """It translates at once, without a request; `make site-check` says how long a slow phone is busy."""
     folder = tmp_path_factory.mktemp("translator")
     (folder / f"{TRAINED}.js").write_text(script(TRAINED, exported(*trained, "int8")), encoding="utf-8")
     lie = [(folder if name == TRAINED else SCRIPTS) / f"{name}.js" for name in EXPLORABLES["translator"]]
@@ -71,7 +71,7 @@ def source_ids(number: int, vocabulary: Vocabulary) -> list[int]:
 
 
 def in_the_page(browser: Browser, name: str, source: list[int], target: list[int]) -> tuple[list, dict]:
-    """Scores of all steps, when these tokens are put in, and the maps by the names that they have in PyTorch."""
+    """The page's logits of all steps for these tokens, and its attention maps by their names in PyTorch."""
     logits, encoder, steps = browser.page.evaluate(f"""(() => {{
       const model = lessons.model({json.dumps(name)});
       const {{ memory, maps }} = model.encode({source});
@@ -88,14 +88,14 @@ def in_the_page(browser: Browser, name: str, source: list[int], target: list[int
     for place, kind in enumerate(("self", "cross")):
         for layer in range(len(steps[0][place])):
             rows = [torch.Tensor(step[place][layer]).T for step in steps]  # of each step, for all heads
-            maps = nn.utils.rnn.pad_sequence(rows).permute(2, 1, 0)  # nothing looks ahead
+            maps = nn.utils.rnn.pad_sequence(rows).permute(2, 1, 0)  # weights of later positions are zero
             found[f"decoder_layers.{layer}.{kind}_attention"] = maps
     return logits, found
 
 
 @torch.no_grad()
 def compare(browser: Browser, name: str, model: Transformer, source: list[int], target: list[int]) -> None:
-    """Maps and scores of the page are those of PyTorch."""
+    """Compare the page's attention maps and logits with PyTorch's."""
     src, tgt = torch.tensor([source]), torch.tensor([target])
     logits, found = in_the_page(browser, name, source, target)
     expected = {name: each[0] for name, each in attention_maps(model, src, tgt).items()}
@@ -113,7 +113,7 @@ def test_scores_and_maps_are_pytorchs(browser, trained):
         compare(browser, "float32", model, source_ids(number, source), german)
 
 
-def test_so_they_are_of_another_architecture(browser, small):
+def test_scores_and_maps_of_another_architecture_are_pytorchs(browser, small):
     compare(browser, "small", small[0], [3, 10, 4, 4, 7], [1, 12, 3, 3, 11, 5, 9])
 
 
@@ -129,7 +129,7 @@ def test_with_8_bits_the_held_out_numbers_are_translated_the_same(browser, train
     }})()""")
     expected = greedy(model, pad(ids, model.config.pad_id), max_length=LONGEST).tolist()
     assert len(numbers) == 1000
-    # The page's example is the only one that goes wrong, here and there.
+    # The page's example is the only one that goes wrong, in the page and in PyTorch.
     right = [target.encode(number_words.german_tokens(number)) for number in numbers]
     for answers in (found, expected):
         said = map(target.decode, answers)
@@ -152,7 +152,7 @@ def test_beam_search_is_the_packages(browser, small):
 
 @torch.no_grad()
 def test_a_head_that_is_off_gives_nothing_to_the_output(browser, trained):
-    """In PyTorch: the columns of W_o that read it are zero."""
+    """In PyTorch the columns of W_o that read the head are set to zero."""
     model, source, target = trained
     ids, german = source_ids(43_001, source), [1, *target.encode(number_words.german_tokens(43_001))]
     places = {
@@ -195,7 +195,7 @@ def test_any_one_head_can_go_as_the_page_says(trained):
     assert min(left, key=left.get) == ("decoder_layers.1.cross_attention", 1)
 
 
-def test_what_the_page_says_of_the_model_is_so(trained):
+def test_page_describes_the_model_correctly(trained):
     words = (SCRIPTS.parents[1] / "explorables" / "translator.md").read_text(encoding="utf-8")
     numbers = sum(parameter.numel() for parameter in trained[0].parameters())
     lines = (SCRIPTS / "model.js").read_text(encoding="utf-8").count("\n")
@@ -235,7 +235,7 @@ REFUSED = ("", "x", "-1", "1000000", "12,34", "a hundred", "twelve hundred", "on
 
 
 @pytest.mark.parametrize("text", READABLE + REFUSED)
-def test_what_the_package_reads_or_refuses_so_does_the_page(browser, text):
+def test_page_reads_and_refuses_the_same_numbers_as_the_package(browser, text):
     def read() -> int:
         return browser.page.evaluate("(text) => lessons.numbers.parse(text)", text)
 
@@ -263,7 +263,7 @@ def test_an_answer_is_called_right_or_wrong(browser, trained):
     )
     ids = torch.tensor([source_ids(43_001, trained[1])])
     got = "".join(trained[2].decode(greedy(trained[0], ids, max_length=LONGEST)[0].tolist()))
-    assert got != number_words.german(43_001)  # or the page needs another example
+    assert got != number_words.german(43_001)  # otherwise the page needs another example
     assert f"{got} for 43,001, but it should be {number_words.german(43_001)}" in ask(browser, "43001")
 
 
@@ -276,7 +276,7 @@ COMPLAINTS = {
 
 
 @pytest.mark.parametrize(("text", "complaint"), COMPLAINTS.items())
-def test_what_is_no_number_is_said_and_hides_the_old_answer(browser, text, complaint):
+def test_invalid_number_is_reported_and_hides_the_old_answer(browser, text, complaint):
     field, results = browser.page.locator("#translator-number"), browser.page.locator(".x-results")
     ask(browser, "421")
     assert complaint in ask(browser, text)
@@ -285,7 +285,7 @@ def test_what_is_no_number_is_said_and_hides_the_old_answer(browser, text, compl
     assert (field.get_attribute("aria-invalid"), results.is_visible()) == (None, True)
 
 
-def test_nothing_is_given_away_while_it_writes(browser):
+def test_answer_is_hidden_until_it_is_written(browser):
     browser.page.emulate_media(reduced_motion="no-preference")
     try:
         assert ask(browser, "212,212") == "Writing …"
