@@ -1,9 +1,9 @@
-"""All attacks on the autograder, one way of each mechanism; `test_autograder_attacks` tries each of them."""
+"""All attacks on the autograder, one for each mechanism; `test_autograder_attacks` runs each of them."""
 
 from tests.attack_fixtures import endings, forging, loops, outside, reading, resources, state, wire, word
 from tests.attack_fixtures.attack import Attack, cell
 
-__all__ = ["ATTACKS", "neighbours"]
+__all__ = ["ATTACKS", "sharing_submission"]
 
 THEMES = {
     "forging": forging,
@@ -17,7 +17,7 @@ THEMES = {
     "says of itself": word,
 }
 HONEST = cell("")
-# In the order in which they are tried, and an honest submission before the first and after the last.
+# In the order in which they run, with an honest submission before the first and after the last.
 ATTACKS = {
     "first: an honest submission": HONEST,
     **{f"{theme}: {name}": attack for theme in THEMES for name, attack in THEMES[theme].ATTACKS.items()},
@@ -25,8 +25,8 @@ ATTACKS = {
 }
 
 
-def neighbours(name: str) -> tuple[Attack, ...]:
-    """Those that share a submission with an attack, itself among them."""
+def sharing_submission(name: str) -> tuple[Attack, ...]:
+    """All attacks in the same submission as this one, itself included."""
     attack, theme = ATTACKS[name], THEMES.get(name.partition(":")[0])
     if attack.alone or not theme:
         return (attack,)

@@ -1,6 +1,6 @@
-"""What marks to expect of answers as textbooks have them, and of one known slip among right answers.
+"""Marks of textbook answers, and of right answers with one known slip among them.
 
-The tests hold the checks to the same answers: ``tests/checks/answers`` and ``tests/typical_answers.py``.
+The tests of the checks use the same answers: ``tests/checks/answers`` and ``tests/typical_answers.py``.
 """
 
 import inspect
@@ -22,12 +22,12 @@ REQUIRED = re.compile(r'checks\.require\("(\w+)", (\w+)\)')
 
 
 def expected(assignment: str, folder: Path, slips: list[tuple[str, str, str]]) -> dict[str, Result]:
-    """What an assignment's answers get: first the textbooks', then each known slip.
+    """Grade an assignment's answers: first the textbook ones, then right ones with each known slip.
 
     Args:
-        assignment: its name.
-        folder: in which it is graded.
-        slips: as `rehearse.typical_mistakes` lists them.
+        assignment: the name of the assignment.
+        folder: the folder in which it is graded.
+        slips: known slips, as `rehearse.typical_mistakes` lists them.
     """
     notebook = passing_submission(assignment)
     texts = {TEXTBOOK: dict(_textbook(notebook))}
@@ -45,7 +45,7 @@ def expected(assignment: str, folder: Path, slips: list[tuple[str, str, str]]) -
 
 
 def paragraph(assignment: str, results: dict[str, Result]) -> str:
-    """For the page for instructors: an assignment's points, and what each slip costs, and where."""
+    """Text for the instructors' page: an assignment's points, and what each slip costs in which task."""
     marks = [cell.metadata.get("nbgrader", {}) for cell in passing_submission(assignment).cells]
     by_person = sum(about["points"] for about in marks if about.get("grade") and about.get("solution"))
     first, costs = results[TEXTBOOK], []
@@ -60,13 +60,13 @@ def paragraph(assignment: str, results: dict[str, Result]) -> str:
 
 
 def _textbook(notebook: NotebookNode) -> Iterator[tuple[str, str]]:
-    """Of each task with a check, but for repairs, the cell of its answer and a textbook's text."""
+    """Yield the answer cell's id and a textbook answer for each task with a check, except for repairs."""
     for cell in notebook.cells:
         found = REQUIRED.search(cell.source) if cell.id.endswith("-check") else None
         if found and found[2].lower() != "repaired":
             task, public = found.groups()
             module = next(module for module in MODULES if task in module.RIGHT)
-            # The whole module within a function, so that its other names stand in nobody's way.
+            # The whole module goes into a function, so that its other names do not clash with the notebook's.
             text = textwrap.indent(inspect.getsource(module), "    ")
             answer = f"    return {module.RIGHT[task][0].__name__}"
             yield (

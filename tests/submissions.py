@@ -1,4 +1,4 @@
-"""What made-up students hand in of one assignment, what it is worth, and what the gradebook then says."""
+"""Made-up submissions of one assignment, the points of its cells, and a dump of the resulting gradebook."""
 
 from collections.abc import Mapping
 from itertools import chain
@@ -15,7 +15,7 @@ def read(path: Path) -> nbformat.NotebookNode:
 
 
 def answers_in(notebook: nbformat.NotebookNode) -> dict[str, str]:
-    """By cell."""
+    """The texts of the answer cells, by cell id."""
     return {
         cell.id: cell.source for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("solution")
     }
@@ -25,14 +25,14 @@ NAME = "ps01_embeddings_attention"
 WRITTEN = "ps01-7-scale-answer"
 MASTER = release.HERE / "source" / NAME / f"{NAME}.ipynb"
 RELEASED = release.HERE / "release" / NAME / f"{NAME}.ipynb"
-# What each cell is worth, and all that the tests give; the rest waits for a person.
+# Points and type of each graded cell; TESTED is the sum that tests award, a person marks the rest.
 WORTH = {
     cell.id: (cell.metadata.nbgrader.points, cell.cell_type)
     for cell in read(MASTER).cells
     if cell.metadata.get("nbgrader", {}).get("grade")
 }
 TESTED = sum(points for points, kind in WORTH.values() if kind == "code")
-# The master's answers, by cell.
+# The master's answers, by cell id.
 SOLVED = answers_in(read(MASTER))
 SOLVED[WRITTEN] = "because **variance** adds: <i onclick=x>d_k</i>"
 
@@ -42,7 +42,7 @@ def worth(name: str) -> float:
 
 
 def with_answers(texts: Mapping[str, str] = {}) -> nbformat.NotebookNode:
-    """The released notebook with these texts, by cell, in place of its own."""
+    """The released notebook, with these texts (by cell id) in place of its own."""
     notebook = read(RELEASED)
     for cell in notebook.cells:
         cell.source = texts.get(cell.id, cell.source)
@@ -57,7 +57,7 @@ def hand_in(folder: Path, **notebooks: nbformat.NotebookNode) -> Path:
 
 
 def dump(url: str) -> list[str]:
-    """All that the gradebook says of submissions, a line each, sorted; without ids and times of its own."""
+    """All entries about submissions in the gradebook, as sorted lines, without its own ids and times."""
     with Gradebook(url) as book:
         lines = [f"student {student.id}" for student in book.students]
         submissions = (book.assignment_submissions(assignment.name) for assignment in book.assignments)
@@ -76,7 +76,7 @@ def dump(url: str) -> list[str]:
 
 
 def give(course: Path, name: str, student: str, points: float) -> None:
-    """A person marks an answer, as formgrader does."""
+    """Enter a manual mark for an answer, as formgrader does."""
     with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as gradebook:
         mark = gradebook.find_grade(name, NAME, NAME, student)
         mark.manual_score, mark.needs_manual_grade = points, False

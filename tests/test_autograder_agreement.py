@@ -1,4 +1,4 @@
-"""Honest work gets the points that plain nbgrader gives; masters get all of them, whatever they print."""
+"""Honest work gets the same points as from plain nbgrader; masters get full marks at every repetition."""
 
 import pytest
 
@@ -19,10 +19,10 @@ def test_points_are_those_of_plain_nbgrader(tmp_path, request):
     assert [one["different"] for one in found if one["different"]] == []
 
 
-def test_the_record_says_how_often_they_agreed_and_what_it_cost():
+def test_readme_quotes_the_recorded_agreement_and_its_cost():
     record = records.read("agreement")
     assert record["submissions"] >= agreement.ALL
-    assert record["different"] == {}, "list here where plain nbgrader is wrong, and why"
+    assert record["different"] == {}, "list here the cases where plain nbgrader is wrong, and why"
     assert record["passing"]["ratio"] >= 6
     readme = (release.HERE.parent / "README.md").read_text(encoding="utf-8")
     assert f"{record['submissions']} mixed submissions ({record['tests']:,} tests)" in readme
@@ -32,7 +32,7 @@ def test_the_record_says_how_often_they_agreed_and_what_it_cost():
 
 @pytest.mark.full
 def test_masters_get_full_marks_each_time(tmp_path):
-    """Whatever numbers the tests draw."""
+    """The tests draw new random numbers at each of the 100 repetitions."""
     with grade.open_course(tmp_path) as grading:
         made = [grading.job(None, master.parent.name) for master in release.masters()]
     for one in made * 100:

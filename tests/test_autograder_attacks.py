@@ -1,7 +1,7 @@
-"""Every attack is executed, and contained: no point more than its honest code earns, nothing read, nothing left.
+"""Every attack runs, and is contained: it earns no extra point, reads no secret and leaves nothing behind.
 
-What is looked at from outside while they run: files that anybody may read and write, with secrets in them;
-secrets in the grader's environment and memory; sockets that wait for a connection; the processes of the machine.
+Observed from outside while the attacks run: world-readable and world-writable files with secrets in them,
+secrets in the grader's environment and memory, listening sockets, and the machine's processes.
 """
 
 import json
@@ -34,27 +34,27 @@ from exercises.autograder.running.worker import Worker
 from tests.attack_fixtures.attack import ANSWERS, EARNS, EXTRA_TESTS, LAST, PRELUDE, Attack
 from tests.attack_fixtures.notebooks import EARNS as FILE_EARNS
 from tests.attack_fixtures.notebooks import NOTEBOOKS
-from tests.attacks import ATTACKS, neighbours
+from tests.attacks import ATTACKS, sharing_submission
 from tests.submissions import MASTER, NAME, RELEASED, hand_in, read
 from transformer_lessons.tools.submission import is_ungraded
 
 ROOT = Path(__file__).parents[1]
 LIMITS = Limits(cell_seconds=2.0, seconds=40.0, memory=256 << 20)
-# A cell or test may take its time, a moment to say so, and a new process if it says nothing; on a busy machine.
+# Seconds for a cell or test, for its reply, and for a new process if none comes, on a busy machine.
 PATIENCE = 10.0
-TESTS_MEMORY = 1200  # MiB that the tests' process may hold at once, about 370 of them Python's and torch's
+TESTS_MEMORY = 1200  # MiB that the tests' process may hold at once; Python and torch take about 370 of them
 MARK = "attack-mark"  # in the name of every file that an attack makes
-LINGERS = "98765.4321"  # the argument of every process that an attack leaves behind
-GRADED = ("ps01-1", "ps01-2", "ps01-4", "ps01-5", "ps01-6")  # and ps01-3, if an attack wants the whole
+LINGERS = "98765.4321"  # an argument of every process that an attack tries to leave behind
+GRADED = ("ps01-1", "ps01-2", "ps01-4", "ps01-5", "ps01-6")  # and ps01-3 for attacks with `whole`
 HIDDEN = re.compile(r"### BEGIN HIDDEN TESTS\n(.*?)### END", re.DOTALL)
-HIDDEN_WORDS = {"ABDE", "bound_is_right", "entropy_is_right"}  # of hidden tests, and nowhere else
+HIDDEN_WORDS = {"ABDE", "bound_is_right", "entropy_is_right"}  # that occur in hidden tests only
 
 
 # The submissions
 
 
 def cells_of(attacks: tuple[Attack, ...], places: dict) -> list[Cell]:
-    """The honest submission with these attacks in it, as the grader would hand it over."""
+    """The cells of the honest submission with these attacks in it, as the grader passes them on."""
     parts = GRADED + ("ps01-3",) * any(attack.whole for attack in attacks)
     found = [Cell("", "learner", PRELUDE.replace("RAN = []", f"PLACES = {places!r}\nRAN = []", 1))]
     for shown in cells(MASTER):
@@ -81,13 +81,13 @@ def cells_of(attacks: tuple[Attack, ...], places: dict) -> list[Cell]:
 
 @cache
 def cells(path: Path) -> list[nbformat.NotebookNode]:
-    """Of a notebook, read once."""
+    """A notebook's cells; each file is read once."""
     return read(path).cells
 
 
 @cache
 def hidden_lines() -> list[str]:
-    """The lines of hidden tests, but for those that the student version has, too; and words of them."""
+    """Lines of hidden tests that the student version does not have, and words that occur only there."""
     texts = [cell.source for cell in cells(MASTER)]
     lines = {line.strip() for text in texts for found in HIDDEN.findall(text) for line in found.splitlines()}
     released = RELEASED.read_text(encoding="utf-8")
@@ -95,12 +95,12 @@ def hidden_lines() -> list[str]:
     return [*found, *HIDDEN_WORDS]
 
 
-# What lies around
+# What attacks aim at
 
 
 @dataclass
 class Surroundings:
-    """What attacks would like to get at."""
+    """Files with secrets and listening sockets that attacks try to reach."""
 
     folder: Path
     tokens: dict[str, str] = field(default_factory=dict)
@@ -108,14 +108,14 @@ class Surroundings:
     places: dict = field(default_factory=dict)
 
     def state(self) -> dict[Path, tuple[int, bytes]]:
-        """Every file, with what is in it and who may do what."""
+        """The mode and content of every file, by path."""
         return {
             path: (path.stat().st_mode, path.read_bytes() if path.is_file() else b"")
             for path in self.folder.rglob("*")
         }
 
     def contacted(self) -> list[str]:
-        """Which listeners somebody has connected or written to."""
+        """Addresses of the listeners that somebody has connected to."""
         found = []
         for listener in self.listeners:
             with suppress(BlockingIOError):
@@ -126,7 +126,7 @@ class Surroundings:
 
 @contextmanager
 def surroundings() -> Iterator[Surroundings]:
-    """Files for anybody to read and write, and sockets that listen, in a fresh folder."""
+    """Make world-readable and world-writable files and listening sockets in a fresh folder."""
     with tempfile.TemporaryDirectory(prefix="course-") as folder, ExitStack() as stack:
         made = Surroundings(Path(folder))
         made.folder.chmod(0o777)
@@ -153,7 +153,7 @@ def surroundings() -> Iterator[Surroundings]:
 
 
 def marked_files() -> list[str]:
-    """Files with the mark in their name, wherever an attack might have put one."""
+    """Files with `MARK` in their name, in all places where an attack might have put one."""
     known = (tempfile.gettempdir(), "/dev/shm", "/var/tmp", Path.home(), ROOT, ROOT / "exercises", sys.prefix)
     folders = map(Path, known)
     found = [path for folder in folders if folder.is_dir() for path in folder.glob(f"*{MARK}*")]
@@ -171,19 +171,19 @@ def lingering() -> list[int]:
 
 @dataclass
 class Graded:
-    """What came back of a submission."""
+    """The results of one submission."""
 
     earned: dict[str, float] = field(default_factory=dict)  # by test
-    shown: dict[int, str] = field(default_factory=dict)  # what the learner's cells showed, by number
-    told: str = ""  # the messages of tests
+    shown: dict[int, str] = field(default_factory=dict)  # the outputs of the learner's cells, by number
+    told: str = ""  # the tests' messages
     all: str = ""
-    slowest: float = 0.0  # the seconds between two outcomes
+    slowest: float = 0.0  # the most seconds between two outcomes
     memory: int = 0  # the most that the tests' process held, in MiB
-    left: list[int] = field(default_factory=list)  # the processes that were still there afterwards
+    left: list[int] = field(default_factory=list)  # the processes that were still running afterwards
 
 
 class Bench:
-    """One worker for all, and what lies around it."""
+    """One worker for all submissions, and its surroundings."""
 
     def __init__(self, worker: Worker, around: Surroundings):
         self.worker, self.around = worker, around
@@ -191,7 +191,7 @@ class Bench:
         self._graded: dict[tuple, Graded] = {}
 
     def graded(self, attacks: tuple[Attack, ...]) -> Graded:
-        """Once for all that share a submission."""
+        """The results of these attacks; a shared submission is graded once."""
         key = tuple(id(attack) for attack in attacks)
         if key not in self._graded or len(attacks) == 1:
             self._graded[key] = self._grade(cells_of(attacks, self.around.places))
@@ -218,24 +218,24 @@ class Bench:
         return found
 
     def _watch(self, found: Graded, over: threading.Event) -> None:
-        """The tests' process is the only one below the forking one that could hold so much: a box has a limit."""
+        """Record the most memory held below the forking process: by the tests, as a box's limit is lower."""
         started = forker()
         while not over.wait(0.05):
             for pid in processes_below(started):
-                with suppress(OSError):  # of one that has just ended
+                with suppress(OSError):  # if it has just ended
                     held = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
                     found.memory = max(found.memory, int(held[1]) >> 10 if held else 0)
 
 
 def forker() -> int | None:
-    """The forking process: a child of this one, by what it was started with."""
+    """The id of the forking process, a child of this one, found by its command line."""
     name = "exercises.autograder.running.forker"
     return next((one.pid for one in psutil.Process().children() if name in "".join(one.cmdline())), None)
 
 
 @pytest.fixture(scope="module")
 def around() -> Iterator[Surroundings]:
-    """What lies around, with secrets also in this process's environment and memory."""
+    """The surroundings, with secrets also in this process's environment and memory."""
     with surroundings() as made, pytest.MonkeyPatch.context() as patch:
         for name in ("memory", "environment"):
             made.tokens[name] = f"canary-{name}-{secrets.token_hex(16)}"
@@ -246,25 +246,25 @@ def around() -> Iterator[Surroundings]:
 @pytest.fixture(scope="module")
 def bench(around) -> Iterator[Bench]:
     with closing(Worker()) as worker:
-        list(worker.grade([], LIMITS))  # now it has started
+        list(worker.grade([], LIMITS))  # starts the worker
         yield Bench(worker, around)
 
 
 @pytest.mark.isolated
 @pytest.mark.parametrize("name", ATTACKS)
 def test_attack(name, bench):
-    attack, attacks = ATTACKS[name], neighbours(name)
+    attack, attacks = ATTACKS[name], sharing_submission(name)
     submitted = cells_of(attacks, bench.around.places)
     found = bench.graded(attacks)
-    own = next((n for n, cell in enumerate(submitted) if cell.source == attack.code), None)
-    mine = found.all
-    if own is not None and not attack.alone:
-        mine = found.shown.get(own, "") + found.shown.get(len(submitted) - 1, "")
-    assert re.search(attack.shows, mine), f"it was not executed: {mine[-2000:]}"
+    own_cell = next((n for n, cell in enumerate(submitted) if cell.source == attack.code), None)
+    own_output = found.all
+    if own_cell is not None and not attack.alone:
+        own_output = found.shown.get(own_cell, "") + found.shown.get(len(submitted) - 1, "")
+    assert re.search(attack.shows, own_output), f"the attack was not executed: {own_output[-2000:]}"
     if not attack.alone:
-        bugs = re.search(r'"ename": "(NameError|SyntaxError|TypeError|AttributeError)".{300}', mine)
+        bugs = re.search(r'"ename": "(NameError|SyntaxError|TypeError|AttributeError)".{300}', own_output)
         assert not bugs, f"the attack itself is broken: {bugs[0]}"
-    assert "broke out" not in mine, mine[mine.index("broke out") :][:1000]
+    assert "broke out" not in own_output, own_output[own_output.index("broke out") :][:1000]
 
     earns = EARNS | {test: points for other in attacks for test, points in other.earns.items()}
     wanted = {cell.id: earns[cell.id] for cell in submitted if cell.role == "test"}
@@ -290,9 +290,9 @@ def test_nothing_outside_was_touched(bench):
     assert not marked_files()
 
 
-# Unprotected, they succeed
+# Without protection, attacks succeed
 
-# Cells and tests in one process, as a notebook is graded without any of this.
+# Cells and tests in one process, as a notebook is graded without this protection.
 UNPROTECTED = """
 import gc, json, os, signal, sys, time
 sys.path.insert(0, sys.argv[1])
@@ -335,8 +335,8 @@ CONTROLS = [name for name, attack in ATTACKS.items() if attack.control]
 
 @pytest.fixture(scope="module")
 def unprotected(around, tmp_path_factory) -> dict[str, tuple[dict, str]]:
-    """By attack, what it earns, and what is shown, with nothing between it and the tests and files of its own."""
-    solved = ("ps01-1-", "ps01-2-", "ps01-3-")  # their tests give all there is anyhow
+    """By attack, the points and outputs if it shares one process with the tests, without a box."""
+    solved = ("ps01-1-", "ps01-2-", "ps01-3-")  # their tests give full points anyway
     backend = {"OMP_NUM_THREADS": "1", "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
     command, folder = [sys.executable, "-c", UNPROTECTED, str(ROOT)], tmp_path_factory.mktemp("unprotected")
     about = {"env": os.environ | backend, "cwd": folder, "capture_output": True, "text": True}
@@ -352,18 +352,18 @@ def unprotected(around, tmp_path_factory) -> dict[str, tuple[dict, str]]:
 
 @pytest.mark.isolated
 @pytest.mark.parametrize("name", CONTROLS)
-def test_unprotected_it_succeeds(name, unprotected):
+def test_attack_succeeds_without_protection(name, unprotected):
     earned, shown = unprotected[name]
     assert "attack ran" in shown
     honest = {test: max(points, ATTACKS[name].earns.get(test, 0)) for test, points in EARNS.items()}
     assert "broke out" in shown or any(points > honest[test] for test, points in earned.items())
 
 
-# By the file
+# Attacks by the file that is handed in
 
 
-def handed_in(name: str) -> nbformat.NotebookNode:
-    """The student version with the honest answers, and then changed."""
+def changed_notebook(name: str) -> nbformat.NotebookNode:
+    """The student version with the honest answers, after the change that is tried."""
     answers = {cell.id: cell.source for cell in cells(MASTER)} | ANSWERS
     notebook = read(RELEASED)
     for cell in notebook.cells:
@@ -375,10 +375,10 @@ def handed_in(name: str) -> nbformat.NotebookNode:
 
 @pytest.fixture(scope="module")
 def batch(bench, tmp_path_factory):
-    """The notebooks graded in one batch, by the worker that has seen all other attacks."""
+    """All notebooks, graded in one batch by the worker that has run all other attacks."""
     source, course = tmp_path_factory.mktemp("handed in"), tmp_path_factory.mktemp("batch") / "course"
     names = list(NOTEBOOKS)
-    hand_in(source, **{f"student{number:02}": handed_in(name) for number, name in enumerate(names)})
+    hand_in(source, **{f"student{number:02}": changed_notebook(name) for number, name in enumerate(names)})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(notebook, "worker", lambda _: bench.worker)
         patch.setattr(grading, "Limits", lambda: LIMITS)

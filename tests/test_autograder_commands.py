@@ -1,4 +1,4 @@
-"""The commands as an instructor types them: the whole way in one script, wrong words, and what scripts read."""
+"""The commands as an instructor types them: a whole course, invalid arguments, and the guide."""
 
 import csv
 import re
@@ -27,15 +27,15 @@ GUIDE = "".join(
 )
 
 
-def said(capsys, *words: str) -> str:
-    """What a command says that goes well."""
+def output_of(capsys, *words: str) -> str:
+    """Run a command that succeeds; return what it prints."""
     assert command.main([*words]) == 0
     return capsys.readouterr().out
 
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
-    """Two students, of whom a person has marked one answer; a third one is only known."""
+    """A course with two graded students, one of them with a manual mark, and one without a submission."""
     folder, source = tmp_path_factory.mktemp("commands") / "course", tmp_path_factory.mktemp("in")
     if doctor.problem():
         pytest.skip(doctor.problem())
@@ -55,7 +55,7 @@ def course(tmp_path_factory):
     return folder
 
 
-def test_only_a_rehearsal_goes_to_its_own_folder_by_itself():
+def test_only_rehearse_has_a_default_folder_of_its_own():
     lines = ("status", "grade", "similarity ps01_embeddings_attention")
     defaults = {command._parser().parse_args(line.split()).course for line in lines}
     assert defaults == {command.COURSE}
@@ -63,7 +63,7 @@ def test_only_a_rehearsal_goes_to_its_own_folder_by_itself():
     assert command._parser().parse_args(["rehearse", "5", "--course", "x"]).course == Path("x")
 
 
-def test_what_is_taken_off_is_of_points_by_hand_too(course):
+def test_late_penalty_applies_to_manual_points_too(course):
     class Half(BasePlugin):
         def late_submission_penalty(self, student_id, score, total_seconds_late):
             return score / 2
@@ -72,7 +72,7 @@ def test_what_is_taken_off_is_of_points_by_hand_too(course):
     policy.AssignLatePenalties.plugin_class = Half
     for config, part in ((policy, 0.5), (Config(), 0.0)):
         with Gradebook(url) as book:
-            assert str(book.find_assignment(NAME).duedate) == "2026-12-01 11:00:00", "in UTC"
+            assert str(book.find_assignment(NAME).duedate) == "2026-12-01 11:00:00", "must be in UTC"
             book.update_or_create_submission(NAME, "ann", timestamp=datetime(2026, 12, 1, 11, 0, 1))
         with closing(Writer(url, config)) as writer:
             writer.renew_penalties()
@@ -97,8 +97,8 @@ def test_times_in_utc():
             in_utc(text)
 
 
-def test_the_status_counts_what_waits_for_whom(course, capsys):
-    assert said(capsys, "status", "--course", str(course)).splitlines() == [
+def test_status_counts_what_remains_to_be_done(course, capsys):
+    assert output_of(capsys, "status", "--course", str(course)).splitlines() == [
         f"{NAME}: 2 of 2 graded",
         "     1 with written answers to mark, in nbgrader formgrader",
         "     1 put aside or failed: see not_graded.json",
@@ -107,7 +107,7 @@ def test_the_status_counts_what_waits_for_whom(course, capsys):
 
 
 def test_feedback_has_what_a_person_said(course, capsys):
-    assert said(capsys, "feedback", "--course", str(course)).endswith("feedback: 2.\n")
+    assert output_of(capsys, "feedback", "--course", str(course)).endswith("feedback: 2.\n")
     page = Course(course).page("ann", NAME).read_text(encoding="utf-8")
     assert "Say it shorter." in page
     assert "1.5" in page
@@ -118,7 +118,7 @@ def test_feedback_has_what_a_person_said(course, capsys):
 
 
 def test_tables_agree_with_nbgraders_own(course, capsys, tmp_path):
-    found = said(capsys, "export", "--course", str(course), "--to", str(tmp_path / "marks.csv"))
+    found = output_of(capsys, "export", "--course", str(course), "--to", str(tmp_path / "marks.csv"))
     assert found.splitlines()[-1] == str(tmp_path / "marks.csv")
     with (tmp_path / "marks.csv").open(encoding="utf-8-sig") as file:
         ours = {row["student"]: float(row["score"] or 0) for row in csv.DictReader(file)}
@@ -144,14 +144,14 @@ def test_tables_agree_with_nbgraders_own(course, capsys, tmp_path):
         (["rehearse", "3", "--assignment", "ps99"], "ASSIGNMENT: expected one of "),
     ],
 )
-def test_wrong_words_are_refused_in_one_line(words, text, tmp_path, capsys, monkeypatch):
+def test_invalid_arguments_are_refused(words, text, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(doctor, "problem", lambda: None)
     assert command.main([*words, "--course", str(tmp_path / "new")]) == 2
     assert capsys.readouterr().err.startswith(text)
     assert not (tmp_path / "new").exists()
 
 
-def test_wrong_words_about_a_course(course, capsys):
+def test_invalid_arguments_about_a_course_are_refused(course, capsys):
     where = ["--course", str(course)]
     for words, text in {
         ("report", "ps99"): f"ASSIGNMENT: expected one of {NAME}, got ps99",
@@ -166,7 +166,7 @@ def test_wrong_words_about_a_course(course, capsys):
     assert "ann" in capsys.readouterr().out
 
 
-def test_a_rehearsal_clears_no_folder_but_a_rehearsals(tmp_path, capsys):
+def test_rehearse_clears_no_folder_that_has_other_files(tmp_path, capsys):
     own = tmp_path / "thesis.tex"
     own.write_text("years of work")
     assert command.main(["rehearse", "3", "--course", str(tmp_path)]) == 2
@@ -174,11 +174,11 @@ def test_a_rehearsal_clears_no_folder_but_a_rehearsals(tmp_path, capsys):
     assert own.read_text() == "years of work"
 
 
-def test_the_guide_names_commands_and_options_that_there_are():
+def test_commands_and_options_in_the_guide_exist():
     lines = re.findall(r"^python -m exercises\.autograder (.+)$", GUIDE, re.MULTILINE)
     assert len(lines) >= 12
     for line in lines:
-        command._parser().parse_args(shlex.split(line))  # which would leave, and say why
+        command._parser().parse_args(shlex.split(line))  # which would exit with an error message
     told = set(re.findall(r"`(--[a-z-]+)", GUIDE))
     helps = command._parser()._subparsers._group_actions[0].choices.values()
     known = {option for one in helps for action in one._actions for option in action.option_strings}
@@ -186,7 +186,7 @@ def test_the_guide_names_commands_and_options_that_there_are():
     assert {"--missing-as-zero", "--workers"} <= told
 
 
-def test_the_guides_late_policy_is_one():
+def test_late_policy_of_the_guide_works():
     source = re.search(r"```python\n(from nbgrader\.plugins.*?)```", GUIDE, re.DOTALL)[1].partition("\nc.")[0]
     made: dict = {}
     exec(source, made)

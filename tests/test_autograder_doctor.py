@@ -1,4 +1,4 @@
-"""What the doctor finds, and that nothing is run where it finds too little."""
+"""What the doctor reports, and that nothing is graded where isolation is incomplete."""
 
 import json
 import re
@@ -15,14 +15,14 @@ from exercises.autograder import doctor
 from exercises.autograder.box import linux
 
 ROOT = Path(__file__).parents[1]
-# In a user namespace that may hold no others: what a machine is like that forbids them.
+# A user namespace that allows no further ones: this imitates a machine that forbids them.
 FORBIDDEN = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$0" -c "$@"'
 REPORT = "from exercises.autograder import doctor; print(doctor.report()); print(doctor.problem())"
 
 
 @pytest.mark.isolated
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare, of util-linux, is missing")
-def test_where_namespaces_are_forbidden_it_says_so():
+def test_forbidden_namespaces_are_reported():
     line = ["unshare", "--user", "--map-root-user", "sh", "-c", FORBIDDEN, sys.executable, REPORT]
     done = subprocess.run(line, capture_output=True, text=True, cwd=ROOT, timeout=120)
     assert done.stdout.startswith("namespaces: ")
@@ -31,8 +31,8 @@ def test_where_namespaces_are_forbidden_it_says_so():
 
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare, of util-linux, is missing")
-def test_who_can_make_namespaces_can_make_a_box():
-    """Or the tests that skip themselves where there is none would hide a box that is broken."""
+def test_box_works_wherever_namespaces_can_be_created():
+    """Otherwise a broken box would go unnoticed: the tests that need one would all be skipped."""
     spaces = ["--user", "--map-root-user", "--mount", "--net", "--ipc", "--pid", "--fork"]
     may = subprocess.run(["unshare", *spaces, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True)
     assert doctor.problem() is None or may.returncode
@@ -66,8 +66,8 @@ with tempfile.TemporaryDirectory() as folder:
 
 
 @pytest.mark.isolated
-def test_python_may_lie_where_the_scratch_folder_has_its_names():
-    """A clone in /tmp, for example, with its environment."""
+def test_python_may_be_installed_below_tmp_or_dev_shm():
+    """As with a clone and its environment in /tmp, although the box has its own /tmp and /dev/shm."""
     with tempfile.TemporaryDirectory(dir="/tmp") as one, tempfile.TemporaryDirectory(dir="/dev/shm") as other:
         folders = [f"{one}/a clone", f"{other}/b"]
         for number, folder in enumerate(folders):
@@ -85,7 +85,7 @@ def test_python_may_lie_where_the_scratch_folder_has_its_names():
 
 @pytest.mark.isolated
 def test_python_may_be_called_by_a_link(tmp_path):
-    """An environment on another disk, for example: what is imported late must be found by that name too."""
+    """As with an environment on another disk: late imports must be found under that path, too."""
     (tmp_path / "environment").symlink_to(sys.prefix)
     program = "import sys; from exercises.autograder import doctor; print(sys.prefix, doctor.problem())"
     command = [str(tmp_path / "environment" / "bin" / "python"), "-c", program]
@@ -93,7 +93,7 @@ def test_python_may_be_called_by_a_link(tmp_path):
     assert done.stdout.split() == [str(tmp_path / "environment"), "None"], done.stderr
 
 
-def test_a_box_with_a_hole_is_none(monkeypatch):
+def test_each_missing_layer_of_isolation_is_reported(monkeypatch):
     monkeypatch.setattr(doctor.linux, "MACHINE", "x86_64")
     for hole, said in doctor.MISSING.items():
         seen = dict.fromkeys(doctor.MISSING, True) | {hole: False}
@@ -123,7 +123,7 @@ def test_a_course_among_pythons_own_files_is_refused(monkeypatch, tmp_path, caps
 
 
 def test_numbers_of_system_calls_are_the_kernels():
-    """The C library's header knows those of this machine."""
+    """Compare with the C library's header for this machine."""
     header = Path("/usr/include/asm/unistd_64.h")
     found = [header, *Path("/usr/include").glob("*/asm/unistd_64.h")]
     text = next((path.read_text() for path in found if path.exists()), None)

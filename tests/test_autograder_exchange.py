@@ -1,4 +1,4 @@
-"""Out by nbgrader's exchange and back, with the commands that the guide for instructors names."""
+"""A round trip through nbgrader's exchange, with the commands that the instructors' guide names."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ NAME = "ps01_embeddings_attention"
 
 @pytest.fixture
 def call(tmp_path):
-    """Runs a command of the guide, with a machine-wide configuration of our own and no other."""
+    """A function that runs a command of the guide, with the guide's configuration and no other."""
     (tmp_path / "exchange").mkdir()
     (tmp_path / "exchange").chmod(0o777)
     settings = GUIDE.partition("nbgrader_config.py`, for students")[2].split("```python\n")[1].split("```")[0]

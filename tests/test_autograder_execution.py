@@ -1,4 +1,4 @@
-"""Cells as a notebook runs them, tests as an instructor means them, each in a process of its own."""
+"""Cells run as in a notebook, and tests as an instructor expects, in separate processes."""
 
 import json
 import threading
@@ -20,13 +20,13 @@ PATIENT, IMPATIENT = Limits(cell_seconds=20, seconds=100), Limits(cell_seconds=S
 
 @pytest.fixture
 def worker() -> Worker:
-    """The one that grades whatever is graded in this process."""
+    """The worker that does all grading in this process."""
     return notebook.worker(threading.get_ident())
 
 
 @pytest.fixture
 def run(worker):
-    """Runs cells, given as sources or (role, source) or (role, source, points); their outcomes."""
+    """A function that runs cells, each a source, (role, source) or (role, source, points); their outcomes."""
 
     def run(*cells: str | tuple, limits: Limits = PATIENT) -> list[dict]:
         made = []
@@ -41,7 +41,7 @@ def run(worker):
 
 
 def text(outcome: dict) -> str:
-    """All that a cell showed as text."""
+    """All text that a cell showed."""
     return "".join(
         output.get("text") or output.get("evalue") or output.get("data", {}).get("text/plain", "")
         for output in outcome["outputs"]
@@ -92,7 +92,7 @@ def test_figures_are_drawn_inline(run):
     assert text(handle) == "[]"
 
 
-def test_what_is_too_much_is_cut(run):
+def test_excessive_output_is_cut(run):
     flood, many, picture, after = run(
         "print('x' * 10**7)\nprint('more')",
         "for i in range(10_000): display(i)",
@@ -121,11 +121,11 @@ def test_a_loop_is_ended_and_what_was_defined_stays(run):
     assert "the other process took too long to answer" in text(outcomes[2])
     assert "the other process has ended" in text(outcomes[3])
     assert outcomes[5]["result"]["earned"] == 42
-    # Two cells that took too long, one of them past the grace, and twice a second of it again.
+    # Two cells took too long, one of them beyond the grace period; a new process runs them again, twice.
     assert time.monotonic() - began < 2 * (SECONDS + 2) + 8
 
 
-def test_of_the_learners_names_none_stands_for_the_tests_own(run):
+def test_learners_names_do_not_shadow_the_tests_own(run):
     *_, honest = run(
         "float = bool = len = max = abs = all = any = str = lambda *a: 10**6\nsum = isinstance = print = 3",
         "class checks: check = require = staticmethod(lambda *a, **k: None)\nmath = torch = near = helper = None",
@@ -224,7 +224,7 @@ except ValueError as error:
 """
 
 
-def test_gradients_reach_what_was_given(run):
+def test_gradients_reach_arguments_and_parameters(run):
     *_, test = run(
         "import torch\ndef product(x, w): return x @ w\ndef loose(x): return x.detach()\n"
         "class Module(torch.nn.Linear):\n    def __init__(self, a, b):\n"
@@ -303,17 +303,17 @@ def test_random_numbers_of_the_tests_cannot_be_known(run):
     assert len(seen) == 6
 
 
-def test_tests_that_end_leave_a_hole_not_a_mark(worker):
+def test_tests_process_that_ends_gives_no_mark(worker):
     tests = ("answer()", "import os; os._exit(0)", "answer()")
     cells = [Cell("", "learner", "def answer(): return 1"), *(Cell(test, "test", test, 1) for test in tests)]
     *outcomes, took = worker.grade(cells, PATIENT)
     assert [outcome["cell"] for outcome in outcomes] == [0, 1]
-    assert took["seconds"] < 20, "their end was noticed"
+    assert took["seconds"] < 20, "the end of the process was not noticed at once"
     *outcomes, _ = worker.grade(cells[:2], PATIENT)
     assert outcomes[1]["result"]["earned"] == 1
 
 
-def test_where_cells_run_again_that_takes_none_of_a_tests_time(run):
+def test_rerunning_cells_takes_none_of_a_tests_time(run):
     slow = ["import os, time; time.sleep(0.45)"] * 6
     tests = ("def ends(): os._exit(0)", ("test", "ends()", 1), ("test", "1", 1))
     *_, ended, after = run(*slow, *tests, limits=Limits(cell_seconds=0.5, seconds=60))
@@ -329,7 +329,7 @@ def test_a_submissions_time_is_limited_too(worker):
     assert outcomes[-1]["result"]["status"] == "timeout"
 
 
-def test_what_the_machine_cannot_do_is_said_and_a_killed_worker_is_started_anew(worker, monkeypatch):
+def test_worker_errors_are_reported_and_a_killed_worker_is_restarted(worker, monkeypatch):
     cell = [Cell("", "learner", "1")]
     with monkeypatch.context() as patch:
         patch.setattr(worker._folder, "name", "/nowhere")
@@ -339,7 +339,7 @@ def test_what_the_machine_cannot_do_is_said_and_a_killed_worker_is_started_anew(
     worker._process.kill()
     worker._process.wait()
     with monkeypatch.context() as patch:
-        patch.setattr(worker, "_start", lambda: None)  # it was alive when it was asked
+        patch.setattr(worker, "_start", lambda: None)  # it seemed alive when it was checked
         with pytest.raises(WorkerError, match="Broken pipe"):
             list(worker.grade(cell, PATIENT))
     assert len(list(worker.grade(cell, PATIENT))) == 2

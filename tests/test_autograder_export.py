@@ -1,4 +1,4 @@
-"""Marks as tables: what Canvas, Moodle and spreadsheets read there."""
+"""Marks as tables, read as Canvas, Moodle and spreadsheets read them."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ BOM, ATTENTION = "\ufeff", "Exercise 3: Attention (4711)"
 
 
 def mark(student: str, score: float | None = 7.5, **about) -> Mark:
-    """A mark of one tested cell; None for nothing handed in."""
+    """A mark with one tested cell; a score of None means that nothing was handed in."""
     cells = {} if score is None else {"q1": CellMark(score, worth=10.0)}
     return Mark(student, submitted=score is not None, **{"worth": 10.0, "cells": cells} | about)
 
@@ -33,14 +33,14 @@ def rows_of(exported: Exported, delimiter: str = ",") -> list[list[str]]:
 
 
 def marks_of(marks: Iterable[Mark], **options) -> tuple[dict[str, str], tuple[str, ...]]:
-    """By id, what Canvas would import for its exercise 3; and what a person should know."""
+    """The marks that Canvas would import for its exercise 3, by id, and the notes for a person."""
     exported = canvas(*marks, columns={ASSIGNMENT: ATTENTION}, **options)
     return {who: of[ATTENTION] for who, of in read_as_canvas(exported).items()}, exported.notes
 
 
 def read_as_canvas(exported: Exported, delimiter: str = ",") -> dict[str, dict[str, str]]:
-    """What Canvas would import, after its `gradebook_importer.rb`: by id, marks by title."""
-    text = exported.data.decode("utf-8")  # it leaves a byte order mark where it is
+    """What Canvas would import, following its `gradebook_importer.rb`: by id, the marks by title."""
+    text = exported.data.decode("utf-8")  # Canvas does not remove a byte order mark
     header, *rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     who, about = header.index("ID"), header.index("Section") + 1
     assert header[0] in ("Student", "LastName")
@@ -48,7 +48,7 @@ def read_as_canvas(exported: Exported, delimiter: str = ",") -> dict[str, dict[s
 
 
 def read_as_moodle(exported: Exported) -> dict[str, str]:
-    """What Moodle would import, after its `importgradeslib.php`: marks by the number of the participant."""
+    """What Moodle would import, following its `importgradeslib.php`: marks by participant number."""
     text = exported.data.decode("utf-8").removeprefix(BOM)
     header, *rows = csv.reader(io.StringIO(text, newline=""))
     assert all(len(row) == len(header) for row in rows)
@@ -87,7 +87,7 @@ def test_students_cannot_put_a_formula_into_a_table():
     cells = {"=cell": CellMark(-1.5, worth=1.0)}
     rows = rows_of(csv_text(graded(mark("@SUM", cells=cells, **about))))
     texts = [cell for row in rows for cell in row]
-    assert {f"'{evil}", "'@SUM", "-1.5"} <= set(texts), "a number stays one"
+    assert {f"'{evil}", "'@SUM", "-1.5"} <= set(texts), "numbers must stay numbers"
     assert not [text for text in texts if text[:1] in set("=+@")]
 
 
@@ -103,7 +103,7 @@ def test_a_table_has_a_row_for_each_student_and_a_column_for_each_graded_cell():
     exported = csv_text(marks)
     [note] = exported.notes
     assert note.startswith(f"{ASSIGNMENT}: in 1 of 1 submissions a person has yet to mark why, again;")
-    assert exported.data.startswith(BOM.encode()), "for Excel"
+    assert exported.data.startswith(BOM.encode()), "Excel needs a byte order mark"
     header, ada, nobody = rows_of(exported)
     known = ["student", "last name", "first name", "email", "lms id"]
     assert header == [*known, "q1", "q2", "why", "again", "penalty", "score", "worth"]
@@ -126,7 +126,7 @@ def test_several_assignments_stand_side_by_side():
 
 def test_canvas_gets_back_what_it_needs_and_no_other_column():
     exported = canvas(mark("exampleada_101"))
-    assert (exported.unmatched, exported.data[:1]) == ((), b"S"), "no byte order mark, which Canvas has not"
+    assert (exported.unmatched, exported.data[:1]) == ((), b"S"), "Canvas expects no byte order mark"
     before, after = list(csv.reader(io.StringIO(CANVAS))), rows_of(exported)
     kept = [0, 1, 2, 3, 4, 7]
     for old, new in zip(before, after, strict=True):
@@ -142,7 +142,7 @@ def test_canvas_gets_back_what_it_needs_and_no_other_column():
         ({"student": "mustermax_104", "first_name": "Max", "last_name": "Muster"}, "104"),
     ],
 )
-def test_canvas_knows_students_by(about, row):
+def test_canvas_row_is_found_by(about, row):
     marks, _ = marks_of([mark(score=2.25, **about)])
     assert [who for who, score in marks.items() if score == "2.25"] == [row]
 
@@ -156,20 +156,20 @@ def test_canvas_knows_students_by(about, row):
         ([mark("x_101"), mark("ada@uni.example")], ("x_101", "ada@uni.example"), "match the same row, 4"),
     ],
 )
-def test_canvas_names_whom_it_could_not_match(marks, unmatched, note):
+def test_canvas_export_lists_unmatched_students(marks, unmatched, note):
     exported = canvas(*marks)
     assert exported.unmatched == unmatched
     assert note in " ".join(exported.notes)
     assert rows_of(exported) == rows_of(canvas(mark("nobody")))
 
 
-def test_an_id_from_a_class_list_does_not_stand_in_the_way_of_the_one_that_handed_in():
+def test_roster_entry_without_submission_does_not_block_the_one_with_it():
     exported = canvas(mark("ada", None, email="ada@uni.example"), mark("exampleada_101"))
     assert read_as_canvas(exported)["101"] == {"ps02 masks (4710)": "7.5"}
     assert exported.unmatched == ()
 
 
-def test_canvas_keeps_who_is_excused_and_says_what_was_replaced():
+def test_canvas_keeps_excused_students_and_notes_replaced_marks():
     names = {102: "Zoë Beispiel", 103: "Max Muster", 105: "Lia Esempio", 106: "Jan Voorbeeld"}
     marks, notes = marks_of(mark(f"{name}_{n}", 3.5) for n, name in names.items())
     assert marks == {"101": "", "102": "3.5", "103": "EX", "104": "", "105": "N/A", "106": "3.5", "999": ""}
@@ -182,7 +182,7 @@ def test_canvas_keeps_who_is_excused_and_says_what_was_replaced():
     assert f"{ASSIGNMENT}: other marks have replaced 1 of those in the template." in notes
 
 
-def test_canvas_gets_zeros_only_where_nothing_is_and_nobody_could_be_meant():
+def test_canvas_gets_zeros_only_in_empty_cells_if_every_student_matches():
     kept, jan = {"102": "3.50", "103": "EX", "105": "N/A", "106": "0"}, mark("voorbeeldjan_106", None)
     sure, _ = marks_of([mark("exampleada_101"), jan], missing_as_zero=True)
     assert sure == kept | {"101": "7.5", "104": "0", "999": "0"}
@@ -214,12 +214,12 @@ def test_moodle_gets_a_mark_by_the_number_of_the_participant_or_an_address():
     exported = moodle(mark("Gruppe 1-Ada Example_501", 7.5), mark("x", 8.0, email="MM4@uni.example"))
     assert read_as_moodle(exported) == {"501": "7.5", "502": "3.50", "503": "", "504": "8", "505": ""}
     assert exported.unmatched == ()
-    assert exported.data.startswith(BOM.encode()), "which it removes, and Excel needs"
+    assert exported.data.startswith(BOM.encode()), "Excel needs a byte order mark; Moodle removes it"
     before, after = list(csv.reader(io.StringIO(MOODLE, newline=""))), rows_of(exported)
     assert [row[:4] + row[5:] for row in after] == [row[:4] + row[5:] for row in before]
 
 
-def test_moodle_says_what_it_would_not_take():
+def test_moodle_export_notes_marks_that_moodle_would_skip():
     exported = moodle(mark("Ada Example_501", 11.0), mark("Lia Esempio_505", 8.0), mark("x_504", worth=10.0))
     assert read_as_moodle(exported)["505"] == ""
     assert exported.notes == (
@@ -266,7 +266,7 @@ TWO = {"one": [], "two": []}
         ((TWO, MOODLE), {}, "expected one assignment for Moodle's worksheet, got one, two"),
     ],
 )
-def test_what_is_no_template_is_refused(arguments, columns, message):
+def test_invalid_templates_are_refused(arguments, columns, message):
     with pytest.raises(ValueError, match=message):
         csv_text(*arguments, columns=columns)
 

@@ -1,6 +1,6 @@
-"""Whatever is killed, full or locked while a batch is graded: no mark is lost or given twice.
+"""No mark is lost or given twice, whatever is killed, full or locked while a batch is graded.
 
-The measure is a canonical dump of the gradebook, which must be that of an undisturbed run, line by line.
+The criterion is a canonical dump of the gradebook, which must equal that of an undisturbed run.
 """
 
 import errno
@@ -36,12 +36,12 @@ pytestmark = [pytest.mark.isolated, pytest.mark.nbgrader]
 ROOT = Path(__file__).parent.parent
 ANSWERED = {"ann": SOLVED, "bob": (), "carl": ("ps01-2-answer",), "dora": ("ps01-1-answer",)}
 STUDENTS = tuple(ANSWERED)
-POINTS = 3  # at which the writer is killed; each repetition takes others
-DELAY = 0.005  # seconds by which each repetition kills later than the one before
+KILLS = 3  # at so many steps the writer is killed; each repetition takes other steps
+DELAY = 0.005  # seconds; each repetition kills this much later than the one before
 
 
 def submissions(folder: Path) -> Path:
-    """Four of different worth, one of them late, and a file that is no notebook."""
+    """Write four submissions with different points, one of them late, and a file that is no notebook."""
     for number, (student, answers) in enumerate(ANSWERED.items()):
         hand_in(folder, **{student: with_answers({cell: SOLVED[cell] for cell in answers})})
         (folder / student / "timestamp.txt").write_text(f"2026-11-{19 + number // 2} 13:00:00 UTC")
@@ -52,7 +52,7 @@ def submissions(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory, graded_once):
-    """What there is to hand in, and the dump of an undisturbed run; what was graded then is not run again."""
+    """The submissions, and the gradebook's dump after an undisturbed run, whose results are reused."""
     source, folder = submissions(tmp_path_factory.mktemp("in")), tmp_path_factory.mktemp("course")
     summary = grade.grade(source, folder)
     assert [one.student for one in summary.graded] == list(STUDENTS)
@@ -64,8 +64,8 @@ def undisturbed(tmp_path_factory, graded_once):
     return source, entries
 
 
-def assert_goes_on(folder: Path, undisturbed: tuple, **how) -> grade.Summary:
-    """The next command does what is left, and the gradebook says what it says after an undisturbed run."""
+def assert_resumes(folder: Path, undisturbed: tuple, **how) -> grade.Summary:
+    """Grade what is left, and check that the gradebook equals that of an undisturbed run."""
     source, expected = undisturbed
     summary = grade.grade(source, folder, **how)
     assert (len(summary.quarantined), summary.failed) == (1, [])
@@ -76,10 +76,10 @@ def assert_goes_on(folder: Path, undisturbed: tuple, **how) -> grade.Summary:
 # ---- The process that writes
 
 
-def in_a_child(last: int | None, source: Path, folder: Path) -> tuple[int, int]:
-    """Grade in a child that ends without a word at the last of these steps; its exit code, and how many it did.
+def grade_in_child(last: int | None, source: Path, folder: Path) -> tuple[int, int]:
+    """Grade in a child process that kills itself at step `last`; return its exit code and the steps done.
 
-    A step is done before and after each change of a file's name, and before each commit.
+    Steps are counted before and after each renaming of a file, and before each commit.
     """
     context = get_context("fork")
     count = context.Value("i", 0)
@@ -111,18 +111,18 @@ def in_a_child(last: int | None, source: Path, folder: Path) -> tuple[int, int]:
 
 def test_the_writer_is_killed_at_any_step(undisturbed, tmp_path, repetition):
     source, expected = undisturbed
-    code, total = in_a_child(None, source, tmp_path / "whole")
+    code, total = grade_in_child(None, source, tmp_path / "whole")
     assert code == 0
     assert dump(Course(tmp_path / "whole").gradebook) == expected
     assert total > 60
-    few = {1 + (repetition + number * (total - 1) // (POINTS - 1)) % total for number in range(POINTS)}
-    assert len(few) == POINTS
+    few = {1 + (repetition + number * (total - 1) // (KILLS - 1)) % total for number in range(KILLS)}
+    assert len(few) == KILLS
     for last in sorted(few):
         folder = tmp_path / str(last)
-        code, _ = in_a_child(last, source, folder)
+        code, _ = grade_in_child(last, source, folder)
         assert code == -signal.SIGKILL
-        assert set(dump(Course(folder).gradebook)) <= {*expected}, "it is entered whole or not at all"
-        assert_goes_on(folder, undisturbed)
+        assert set(dump(Course(folder).gradebook)) <= {*expected}, "each is entered whole or not at all"
+        assert_resumes(folder, undisturbed)
         assert sorted(one.student for one in Course(folder).results()) == list(STUDENTS)
         assert len(list(folder.glob("feedback/*/*/*.html"))) == len(STUDENTS)
         assert len(list(folder.glob("autograded/*/*/*.ipynb"))) == len(STUDENTS)
@@ -140,16 +140,16 @@ def test_a_submission_is_entered_whole_or_not_at_all(undisturbed, tmp_path, monk
     [one] = grade.grade(source, tmp_path).failed
     entries = dump(Course(tmp_path).gradebook)
     assert set(entries) == {line for line in expected if f" {one.student}" not in line}
-    assert_goes_on(tmp_path, undisturbed)
+    assert_resumes(tmp_path, undisturbed)
 
 
-def test_after_a_power_cut_only_the_gradebook_is_left_of_the_last_second(undisturbed, tmp_path):
-    # A database waits until the disk has a commit; a renamed file may still be on its way there.
-    assert_goes_on(tmp_path, undisturbed)
+def test_grading_resumes_if_only_the_gradebook_survives_a_power_cut(undisturbed, tmp_path):
+    # SQLite waits until a commit is on the disk; a renamed file may not have been written yet.
+    assert_resumes(tmp_path, undisturbed)
     for folder in ("journal", "autograded", "records", "feedback", "received"):
         for path in sorted((tmp_path / folder).rglob("*"), reverse=True):
             path.unlink() if path.is_file() else path.rmdir()
-    again = assert_goes_on(tmp_path, undisturbed)
+    again = assert_resumes(tmp_path, undisturbed)
     assert [one.student for one in again.graded] == list(STUDENTS)
 
 
@@ -163,10 +163,10 @@ def descendants(of: int) -> list[psutil.Process]:
         return []
 
 
-def kill_in_turn(
+def kill_processes(
     local: pool.ProcessPool, folder: Path, killed: list[str], stop: threading.Event, delay: float
 ) -> None:
-    """Kill a worker when the first grading is kept, and a worker's child, its forking process, a while later."""
+    """Kill a worker once the first result is stored, and later a worker's child, its forking process."""
     while not list(folder.glob("journal/*/*.json")) and not stop.wait(0.01):
         pass
     stop.wait(delay)
@@ -182,12 +182,12 @@ def kill_in_turn(
 
 
 def test_workers_and_their_forking_processes_are_killed(undisturbed, tmp_path, monkeypatch, repetition):
-    monkeypatch.setattr(pool, "run", jobs.run)  # in processes of their own
+    monkeypatch.setattr(pool, "run", jobs.run)  # in other processes, without stored results
     local, killed, stop = pool.ProcessPool(1), [], threading.Event()
-    killer = threading.Thread(target=kill_in_turn, args=(local, tmp_path, killed, stop, repetition * DELAY))
+    killer = threading.Thread(target=kill_processes, args=(local, tmp_path, killed, stop, repetition * DELAY))
     killer.start()
     try:
-        assert_goes_on(tmp_path, undisturbed, pool=local)
+        assert_resumes(tmp_path, undisturbed, pool=local)
     finally:
         stop.set()
         killer.join()
@@ -198,8 +198,8 @@ def test_workers_and_their_forking_processes_are_killed(undisturbed, tmp_path, m
     assert not [process for process in below if process.is_running()]
 
 
-class Dying(pool.InProcessPool):
-    """Workers die of the third job, after the master's and ann's, and of whatever is done beside it."""
+class DyingPool(pool.InProcessPool):
+    """Fail the third job, after the master's and ann's, and all jobs that run at the same time."""
 
     width = 2
 
@@ -221,36 +221,36 @@ class Dying(pool.InProcessPool):
                 future.set_exception(self._error) if broken else future.set_result(pool.run(job))
 
 
-def test_a_job_that_workers_die_of_is_given_up_alone(undisturbed, tmp_path):
+def test_only_the_job_that_kills_workers_is_given_up(undisturbed, tmp_path):
     source, _ = undisturbed
     for error in (BrokenProcessPool("killed"), WorkerError("its forking process has ended")):
         folder = tmp_path / type(error).__name__
-        summary = grade.grade(source, folder, pool=Dying(error))
+        summary = grade.grade(source, folder, pool=DyingPool(error))
         assert [one.student for one in summary.graded] == [name for name in STUDENTS if name != "bob"]
         assert [one.path for one in summary.failed] == [f"bob/{NAME}.ipynb"]
-        assert_goes_on(folder, undisturbed)
+        assert_resumes(folder, undisturbed)
 
 
 # ---- A cluster
 
 
-def test_a_cluster_does_the_work_and_one_that_is_gone_stops_the_batch(undisturbed, tmp_path, monkeypatch):
-    """In threads of this process, where jobs are answered from memory: processes take long to start."""
+def test_cluster_grades_a_batch_and_a_lost_cluster_stops_it(undisturbed, tmp_path, monkeypatch):
+    """The cluster runs in threads of this process, where stored results are used: processes start slowly."""
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(pool, "CONNECT", 1.0)
     threads = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
     with distributed.LocalCluster(**threads) as made:
         dask = pool.DaskPool(made.scheduler_address)
         assert dask.width == 2
-        assert_goes_on(tmp_path / "whole", undisturbed, pool=dask)
+        assert_resumes(tmp_path / "whole", undisturbed, pool=dask)
     with pytest.raises(OSError, match="the cluster no longer answers") as error:
         grade.grade(undisturbed[0], tmp_path / "stopped", pool=dask)
     assert command.describe_stop(error.value)[0] == 3
     dask.close()
-    assert_goes_on(tmp_path / "stopped", undisturbed)
+    assert_resumes(tmp_path / "stopped", undisturbed)
 
 
-def test_what_a_cluster_has_dropped_stops_the_batch(monkeypatch):
+def test_job_dropped_by_the_cluster_stops_the_batch(monkeypatch):
     dropped = Future()
     dropped.cancel()
     dropped.set_running_or_notify_cancel()
@@ -259,7 +259,7 @@ def test_what_a_cluster_has_dropped_stops_the_batch(monkeypatch):
         next(pool.run_jobs(pool.InProcessPool(), iter(["a job"])))
 
 
-def test_nobody_at_the_address(monkeypatch):
+def test_unreachable_scheduler_is_reported(monkeypatch):
     pytest.importorskip("distributed")
     monkeypatch.setattr(pool, "CONNECT", 0.5)
     for address in "tcp://127.0.0.1:1", "nonsense":
@@ -270,8 +270,8 @@ def test_nobody_at_the_address(monkeypatch):
 # ---- The command
 
 
-def started(source: Path, folder: Path, until: str) -> subprocess.Popen:
-    """The command, at work until there is such a file; it leads a group, as in a terminal."""
+def start_command(source: Path, folder: Path, until: str) -> subprocess.Popen:
+    """Start the command and wait for such a file; the command leads a process group, as in a terminal."""
     line = [sys.executable, "-m", "exercises.autograder", "grade", str(source), "--course", str(folder)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -282,18 +282,18 @@ def started(source: Path, folder: Path, until: str) -> subprocess.Popen:
     return process
 
 
-def test_ctrl_c_while_workers_start_is_told_by_the_command_alone_which_then_goes_on(undisturbed, tmp_path):
-    process = started(undisturbed[0], tmp_path, "received")
+def test_ctrl_c_while_workers_start_is_reported_once_and_grading_resumes(undisturbed, tmp_path):
+    process = start_command(undisturbed[0], tmp_path, "received")
     os.killpg(process.pid, signal.SIGINT)
     _, said = process.communicate()
     assert process.returncode == 130
     assert said.endswith("Stopped. What was done is kept: run the same command again to continue.\n")
     assert "Traceback" not in said
-    assert_goes_on(tmp_path, undisturbed)
+    assert_resumes(tmp_path, undisturbed)
 
 
-def test_the_command_is_killed_and_nothing_of_it_stays_and_then_it_goes_on(undisturbed, tmp_path, repetition):
-    process = started(undisturbed[0], tmp_path, "journal/*/*.json")
+def test_killed_command_leaves_no_process_and_grading_resumes(undisturbed, tmp_path, repetition):
+    process = start_command(undisturbed[0], tmp_path, "journal/*/*.json")
     time.sleep(repetition * DELAY)
     below = descendants(process.pid)
     process.kill()
@@ -301,12 +301,12 @@ def test_the_command_is_killed_and_nothing_of_it_stays_and_then_it_goes_on(undis
     psutil.wait_procs(below, timeout=10)
     assert below
     assert not [process for process in below if process.is_running()]
-    assert_goes_on(tmp_path, undisturbed)
+    assert_resumes(tmp_path, undisturbed)
 
 
-def test_an_interruption_that_python_drops_is_heeded_all_the_same(undisturbed, tmp_path, monkeypatch):
+def test_interrupt_that_python_swallows_still_stops_the_batch(undisturbed, tmp_path, monkeypatch):
     def dropped(*_):
-        with suppress(KeyboardInterrupt):  # as Python does while it disposes of an object
+        with suppress(KeyboardInterrupt):  # as Python does for exceptions in `__del__`
             signal.raise_signal(signal.SIGINT)
 
     before = signal.getsignal(signal.SIGINT)
@@ -349,14 +349,14 @@ def test_a_full_disk_stops_the_batch_and_leaves_nothing_half_written(undisturbed
     assert dump(Course(tmp_path).gradebook) == expected
 
 
-def test_a_locked_gradebook_is_waited_for_and_at_last_given_up(undisturbed, tmp_path, monkeypatch):
+def test_locked_gradebook_is_waited_for_up_to_a_limit(undisturbed, tmp_path, monkeypatch):
     with grade.open_course(tmp_path) as grading:
         grading.master(NAME)
     other = sqlite3.connect(tmp_path / "gradebook.db", isolation_level=None, check_same_thread=False)
     run = pool.run
 
     def locked(job: Job) -> jobs.Outcome:
-        """Another program takes the gradebook for itself as soon as there is a job."""
+        """Let another program lock the gradebook as soon as there is a job."""
         if not other.in_transaction:
             other.execute("BEGIN EXCLUSIVE")
         return run(job)
@@ -369,5 +369,5 @@ def test_a_locked_gradebook_is_waited_for_and_at_last_given_up(undisturbed, tmp_
     assert command.describe_stop(error.value)[0] == 3
 
     threading.Timer(1.0, other.execute, ["ROLLBACK"]).start()
-    assert_goes_on(tmp_path, undisturbed)
+    assert_resumes(tmp_path, undisturbed)
     other.close()

@@ -1,4 +1,4 @@
-"""The student's page: points in words, nothing of a hidden test, and all that came in inert, in a browser."""
+"""The student's page explains the points, shows no hidden test, and is inert whatever was handed in."""
 
 import re
 import unicodedata
@@ -22,11 +22,11 @@ from exercises.autograder.running.inert import inert_output
 from tests.pages import Reader, shown
 
 MASTERS = release.masters()
-AWAY = "http://127.0.0.1:9/x"  # where nobody listens
+AWAY = "http://127.0.0.1:9/x"  # nobody listens there
 HIDDEN = "checks.check('double', double, seed=314159).score(values=2)"
 
 
-# ---- A small assignment; nbformat's own functions would take longer, and refuse what is made here
+# ---- A small assignment; nbformat's own functions are slower, and refuse some of these cells
 
 
 def notebook_of(cells: list) -> nbformat.NotebookNode:
@@ -42,7 +42,7 @@ def code_cell(source: str, **more) -> nbformat.NotebookNode:
 
 
 def output_of(kind: str, **parts) -> nbformat.NotebookNode:
-    """As grading leaves it."""
+    """An output as grading stores it."""
     return inert_output(nbformat.from_dict({"output_type": kind, **parts}))
 
 
@@ -76,7 +76,7 @@ DONE = CellResult("test", 1.5, 2.0)
 
 
 def handed_in(*cells, why: str = "Because.") -> nbformat.NotebookNode:
-    """The graded notebook of a student who wrote these cells, too."""
+    """The graded notebook of a student who also wrote these cells."""
     found = assignment(MASTER)
     found[1].source = "def double(x):\n    return 2 * x"
     found[5].source = why
@@ -88,7 +88,7 @@ MARKED = CellMark(1.5, worth=2.0)
 
 
 def mark_of(comments: Mapping[str, str] = {}, **cells: CellMark) -> Mark:
-    """What the gradebook says of Ada; nobody has read her words."""
+    """Ada's mark in the gradebook; her written answer still waits for a person."""
     return Mark("Ada", worth=5.0, cells={"test": MARKED, "why": WAITS} | cells, comments={**comments})
 
 
@@ -126,7 +126,7 @@ def test_points_requirements_and_messages():
         assert words in text
     assert "def double(x): return 2 * x" in text
     assert "your answer goes here" not in text
-    assert "torch's own" not in text, "a flag is for a person"
+    assert "torch's own" not in text, "flags are for the instructor only"
     in_order = ("1 · Double def double", "twice the number", "2 · Why? Because.")
     assert sorted(in_order, key=text.index) == [*in_order]
 
@@ -145,7 +145,7 @@ def test_a_persons_points_and_comments():
     assert "2 of 2 points counted by the tests" in changed
     assert "A person has looked at this and given these points." in changed
     again = shown(made(mark=mark_of(test=replace(MARKED, manual=2.0, waits=True))))
-    assert "1.5 of 2 points counted by the tests" in again, "until a person has looked once more"
+    assert "1.5 of 2 points counted by the tests" in again, "until a person confirms the manual mark"
 
 
 def test_why_there_are_no_points():
@@ -162,11 +162,11 @@ def test_why_there_are_no_points():
 
 
 @pytest.mark.parametrize("master", MASTERS, ids=[master.parent.name for master in MASTERS])
-def test_nothing_of_the_masters_hidden_tests(master):
+def test_page_has_no_line_of_a_hidden_test(master):
     notebook = nbformat.read(master, as_version=4)
     released = nbformat.read(release.released(master), as_version=4)
     graded = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade")]
-    for cell in notebook.cells:  # as after grading: tests put out what they show, also their own lines
+    for cell in notebook.cells:  # as after grading: outputs of tests may contain their own lines
         if cell.cell_type == "code":
             cell.outputs = [output_of("error", ename="E", evalue=cell.source, traceback=[cell.source])]
             if cell not in graded:
@@ -180,7 +180,7 @@ def test_nothing_of_the_masters_hidden_tests(master):
     assert len(hidden) >= 5
     text = shown(html)
     assert [line for line in hidden if line in text] == []
-    for cell in graded:  # what is released of a test is there
+    for cell in graded:  # the released part of a test is shown
         ours = next(one for one in released.cells if one.id == cell.id)
         assert cell.cell_type != "code" or " ".join(ours.source.split()) in text
 
@@ -197,12 +197,12 @@ PLANTED = f"line 3\n\n--->  {HIDDEN}\n"
     ],
     ids="traceback picture comment".split(),
 )
-def test_a_page_that_gives_a_hidden_test_away_is_not_made(cells, more):
+def test_page_that_would_reveal_a_hidden_test_is_refused(cells, more):
     with pytest.raises(ValueError, match=r"expected no line of a hidden test, got checks\.check"):
         made(*cells, **more)
 
 
-def test_what_a_test_cell_puts_out_is_dropped_and_so_is_a_second_one():
+def test_output_of_test_cells_and_duplicate_tests_are_dropped():
     notebook = handed_in()
     notebook.cells[3].outputs = [output_of("stream", text=f"{HIDDEN}\nsecret of the test")]
     notebook.cells += [notebook.cells[3], code_cell(HIDDEN, metadata=marks("other", grade=True))]
@@ -213,7 +213,7 @@ def test_what_a_test_cell_puts_out_is_dropped_and_so_is_a_second_one():
 
 
 def test_lines_that_tell_nothing_are_no_secrets():
-    """Short ones, a student's own, those of the released notebook, and Python's own words."""
+    """Short lines, the student's own, lines of the released notebook, and common Python."""
     lines = "assert double(1) == 2", "return  2 * x", "except Exception:", "x = f(1, 2)", "secret = [7, 11]"
     notebook = handed_in(code_cell("### BEGIN HIDDEN TESTS\nmy = 'own and only mine'"))
     notebook.cells[3].source = "\n".join(["### BEGIN HIDDEN TESTS", *lines])
@@ -224,8 +224,8 @@ def test_lines_that_tell_nothing_are_no_secrets():
 # ---- Text
 
 
-def test_what_is_invisible_shows():
-    # Signs that stand before or around a number, and are seen.
+def test_invisible_characters_are_made_visible():
+    # Format characters that are visible: they stand before or around a number.
     seen = {*range(0x600, 0x606), 0x6DD, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD}
     for number in range(0x110000):
         unseen = unicodedata.category(chr(number)) in ("Cc", "Cf", "Cs", "Zl", "Zp") and number not in seen
@@ -248,7 +248,7 @@ def test_what_is_invisible_shows():
 )
 def test_what_a_terminal_would_show(written, seen):
     assert terminal(written) == seen
-    assert len(terminal(written * 20_000)) <= len(seen) * 20_000, "in no time, too"
+    assert len(terminal(written * 20_000)) <= len(seen) * 20_000  # long texts must be quick, too
 
 
 # ---- Outputs, and hostile input
@@ -264,7 +264,7 @@ def test_outputs_and_pictures():
     )
     assert 'alt="&lt;Figure 640&gt;">' in html
     assert html.count('<img src="data:image/png;base64,') == 1
-    assert html.count(RED) == 0, "drawn anew, or left out"
+    assert html.count(RED) == 0, "pictures must be encoded again or left out"
     assert '<pre class="text">   a\n0  1</pre>' in html
     assert '<pre class="text">Warning</pre>' in html
     assert '<pre class="error">ValueError: seven</pre>' in html
@@ -281,7 +281,7 @@ LINK = "\x1b]8;;javascript:alert(1)\x1b\\click\x1b]8;;\x1b\\ <\x1b]0;x\x07script
 
 
 def hostile_page() -> str:
-    """The page of a submission with such texts wherever one can come in."""
+    """The page of a submission with hostile texts wherever a text can come in."""
     kinds, both = ("markdown", "code", "raw"), " ".join(TEXTS)
     cells = [code_cell(text, cell_type=kind) for kind in kinds for text in (*TEXTS, PICTURE)]
     cells += [output("stream", name="stdout", text=text) for text in (*TEXTS, LINK)]
@@ -293,7 +293,7 @@ def hostile_page() -> str:
 
 
 def test_hostile_input_is_text():
-    """The page has no other elements than without it, and no attribute that it does not write itself."""
+    """Hostile input adds no kind of element to the page, and no attribute."""
     html = hostile_page()
     found = Reader(html).found
     known = {tag for tag, _ in Reader(made()).found} | set("tr td ul li b code".split())
@@ -311,7 +311,7 @@ def test_hostile_input_is_text():
 # ---- Too much
 
 
-def test_what_is_too_long_is_cut_and_no_cell_is_left_out():
+def test_long_texts_are_cut_and_no_cell_is_left_out():
     cells = [output("stream", name="stdout", text=f"stream {n} " + "&" * 90_000) for n in range(40)]
     messages = tuple(f"message {n} " + "x" * 90_000 for n in range(9))
     tested = CellResult("test", 1.5, 2.0, "done", messages)
@@ -327,7 +327,7 @@ def test_what_is_too_long_is_cut_and_no_cell_is_left_out():
 
 # ---- In a browser
 
-# Runs before any script of a page: what scripts would ask of a person is counted instead.
+# Runs before any script of a page: dialogs that scripts would open are counted instead.
 HOOK = "window.fired = 0; window.alert = window.confirm = window.prompt = () => { window.fired += 1; };"
 
 
@@ -348,13 +348,13 @@ def test_in_a_browser_hostile_input_does_nothing(view, tmp_path):
     assert view.evaluate("document.title") == title
     assert title.startswith("</title></pre></td><script>")
     assert not [url for url in view.requests if not url.startswith(("data:", "file:"))]
-    # Not even an attempt was stopped: the policy says so on the console.
+    # Nothing was even attempted: the policy would report it on the console.
     assert view.problems == []
     assert view.evaluate("location.href") == view.evaluate("document.baseURI") == file.as_uri()
     count = "document.querySelectorAll('{}').length"
     bad = "script, iframe, object, embed, form, input, svg, math, link, base, video, body style, [style], [name]"
     assert view.evaluate(count.format(bad)) == view.evaluate(count.format("meta[name]")) == 3
-    assert view.evaluate("getComputedStyle(document.body).tabSize") == "4", "the style sheet is let in"
+    assert view.evaluate("getComputedStyle(document.body).tabSize") == "4", "the style sheet must be applied"
     assert view.evaluate("document.documentElement.scrollWidth") == 390
 
 
@@ -369,17 +369,17 @@ HOLES = (
 
 @pytest.mark.parametrize("policy", [True, False], ids=["policy", "none"])
 def test_in_a_browser_the_policy_stops_what_gets_through(view, tmp_path, policy):
-    """A page with a hole in it; without the policy, the same does harm."""
+    """The policy protects a page with unescaped input; without the policy, this input does harm."""
     html = made().replace("<main>", "<main>" + HOLES, 1)
     if not policy:
         html = html.replace("Content-Security-Policy", "x")
     file = tmp_path / "page.html"
     file.write_text(html, encoding="utf-8")
     view.open(file)
-    with nullcontext() if policy else suppress(RuntimeError, Error):  # as the form leads elsewhere
+    with nullcontext() if policy else suppress(RuntimeError, Error):  # the form leads to another page
         view.evaluate("document.getElementById('a').click(); document.getElementById('f').submit()")
-    view.page.wait_for_timeout(30)  # not in the page, which may be gone
-    sent = [problem for problem in view.problems if "net::" in problem]  # and not found, as nothing is here
+    view.page.wait_for_timeout(30)  # waits outside the page, which may be gone
+    sent = [problem for problem in view.problems if "net::" in problem]  # they fail, as nobody listens
     assert bool(sent) is not policy
     if not policy:
         return

@@ -1,4 +1,4 @@
-"""Flags for a person: ways to get at an answer without writing it are seen, and honest work is left alone."""
+"""Flags for the instructor: answers taken from elsewhere are flagged, and honest work is not."""
 
 import importlib
 import linecache
@@ -16,7 +16,7 @@ from exercises.autograder.running.flags import ORDINARY, SOLVES, WATCHED, Librar
 from tests.submissions import read
 from transformer_lessons import checks
 
-# Code of the course's own, by assignment and grade id.
+# The course's locked code cells, by assignment and grade id.
 GIVEN = {
     master.stem[:4]: {
         cell.id: cell.source
@@ -29,19 +29,19 @@ PS01, PS05, PS06, PS07 = (GIVEN[name] for name in ("ps01", "ps05", "ps06", "ps07
 LAYER_NORM = "ps05-2-layer-norm-answer"
 
 
-def test_the_tables_name_what_there_is():
-    """A function that torch renames, or a task that the checks rename, would be watched for in vain."""
+def test_tables_name_existing_functions_and_tasks():
+    """Otherwise a function renamed by torch, or a task renamed by the checks, would never be flagged."""
     asked = set().union(*(tasks for given in GIVEN.values() for tasks in tasks_of(given).values()))
     assert SOLVES.keys() | ORDINARY.keys() <= {*checks.tasks()}
-    assert SOLVES.keys() <= asked | {"rms_norm"}  # which is for readers of chapter 9, in no assignment
+    assert SOLVES.keys() <= asked | {"rms_norm"}  # it is for readers of chapter 9, and in no assignment
     rooms = (F, torch.optim, torch.amp, importlib.import_module("torch.nn.attention.flex_attention"))
     there = {name for name in WATCHED if any(hasattr(room, name) for room in rooms)}
-    assert there >= WATCHED - {"linear_cross_entropy"}, "which newer versions have"
+    assert there >= WATCHED - {"linear_cross_entropy"}, "only newer versions of torch have this one"
 
 
 # --- In the text -----------------------------------------------------------------------------------------------
 
-# What somebody might write in an answer, and the kind of flag that it gets.
+# The kind of flag that is expected, and the text of an answer.
 SEEN = [
     ("package", "from transformer_lessons.masks import causal_mask"),
     ("package", "import transformer_lessons\nmine = transformer_lessons.masks.causal_mask"),
@@ -57,7 +57,7 @@ SEEN = [
 def test_the_package_and_a_librarys_answer_are_seen(kind, text):
     assert {flag.kind for flag in scan([(LAYER_NORM, text)], PS05, [])} == {kind}
     own = {flag.kind for flag in scan([(None, text)], PS05, [])}
-    assert own == ({kind} - {"library"}), "who compares does what the course asks for"
+    assert own == ({kind} - {"library"}), "comparing with a library outside an answer is allowed"
 
 
 def test_what_one_cell_imports_is_seen_where_an_answer_uses_it():
@@ -66,7 +66,7 @@ def test_what_one_cell_imports_is_seen_where_an_answer_uses_it():
         assert [(flag.kind, flag.cell) for flag in flags] == [("library", LAYER_NORM)]
 
 
-# What nobody need look at: the assignment, an answer, and a cell of the learner's own.
+# Work that gets no flag: the assignment, an answer, and a cell of the learner's own.
 HONEST = [
     (PS05, "class LayerNorm(nn.Module):\n    'Not F.layer_norm, nor transformer_lessons.norms.'", ""),
     (PS05, "class LayerNorm: ...", "import sacrebleu, transformers\nprint(transformers.__version__)"),
@@ -83,7 +83,7 @@ def test_honest_work_is_left_alone(given, answer, own):
     assert scan([("a-answer", answer), (None, own)], given, []) == []
 
 
-def test_a_flag_says_where_and_a_thing_is_said_once_in_a_cell():
+def test_flag_has_the_line_and_is_given_once_per_cell():
     taken = "transformer_lessons.norms.LayerNorm"
     text = f"\n\nx = 3\n%time\nimport {taken}  # \x1b[31mred\n!ls\nimport {taken}"
     said = f"Uses {taken}, which the assignment does not provide."
@@ -95,7 +95,7 @@ def test_a_flag_says_where_and_a_thing_is_said_once_in_a_cell():
     assert len(scan([(f"{n}-answer", f"import {taken}") for n in range(500)], PS05, [])) == 100
 
 
-def test_an_answer_that_stands_elsewhere_is_seen():
+def test_answer_in_another_cell_is_flagged():
     handed_out = "def layer_norm(x):\n    raise NotImplementedError('your answer goes here')"
     own = "def layer_norm(x):\n    return x" + ".mT" * 900
     [flag] = scan([(LAYER_NORM, handed_out), (None, own)], PS05, [])
@@ -151,7 +151,7 @@ CALLS = {
 @pytest.mark.parametrize(("call", "names"), CALLS.values(), ids=CALLS)
 def test_calls_are_noted_and_nothing_is_changed(call, names):
     def outcome():
-        torch.manual_seed(3)  # of new layers
+        torch.manual_seed(3)  # for the initial weights of layers
         x = torch.randn(2, 5, 6, dtype=torch.float64, requires_grad=True)
         y = call(x)
         gradient = torch.autograd.grad(y.square().sum(), x, allow_unused=True)[0] if y.requires_grad else None
@@ -166,7 +166,7 @@ def test_calls_are_noted_and_nothing_is_changed(call, names):
     assert gradient is expected_gradient or torch.equal(gradient, expected_gradient)
     assert sorted(note["name"] for note in recorder.notes) == sorted(names)
     outcome()
-    assert len(recorder.notes) == len(names)  # it is over
+    assert len(recorder.notes) == len(names)  # nothing is recorded after the `with` block
 
 
 def test_a_call_is_noted_with_the_cells_line(monkeypatch):
@@ -178,7 +178,7 @@ def test_a_call_is_noted_with_the_cells_line(monkeypatch):
     assert recorder.notes == [note(line="return F.layer_norm(x, (3,))")]
 
 
-# --- Notes that come from there --------------------------------------------------------------------------------
+# --- Notes from the learner's process ------------------------------------------------------------------------
 
 
 def note(name="layer_norm", line="") -> dict:
@@ -191,8 +191,8 @@ def test_notes_become_flags():
     assert scan([], PS01, [note()]) == []
 
 
-def test_whose_line_it_is_decides():
-    """In one assignment F.cross_entropy is what a task is about, and solves another."""
+def test_call_is_judged_by_the_cell_that_makes_it():
+    """In one assignment, F.cross_entropy solves one task and may be used in another."""
     calls = "    return F.cross_entropy(a, b)"
     noted = [note(name="cross_entropy", line=calls.strip())]
     for cell, kinds in (("ps07-2-loss-answer", ["library"]), ("ps07-3-answer", []), (None, [])):
@@ -200,7 +200,7 @@ def test_whose_line_it_is_decides():
         assert [(flag.kind, flag.cell) for flag in flags] == [(kind, cell) for kind in kinds]
 
 
-def test_what_is_no_note_is_left_out():
+def test_invalid_notes_are_ignored():
     others = note() | {"more": ""}, note(name=[]), note(name="LayerNorm"), note(line="x" * 201)
     for one in (None, "call", {}, *others):
         assert scan([], PS05, one) == scan([], PS05, [one]) == [], one

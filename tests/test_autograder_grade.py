@@ -1,4 +1,4 @@
-"""A batch from the files that came in to points, records and pages; what goes wrong with one stays with one."""
+"""A batch from files to points, records and pages; a failure affects one submission only."""
 
 import base64
 import io
@@ -36,7 +36,7 @@ def scaled_dot_product_attention(query, key, value, mask=None, **_):
 
 
 def with_a_plot(notebook: nbformat.NotebookNode, colour: str) -> nbformat.NotebookNode:
-    """An experiment that was run, and a conclusion from what it drew."""
+    """Add the output of an experiment, a plot in this colour, and a conclusion from it."""
     file = io.BytesIO()
     Image.new("RGB", (40, 30), colour).save(file, "png")
     data = {"image/png": base64.b64encode(file.getvalue()).decode(), "text/html": "<script>x</script>"}
@@ -49,7 +49,7 @@ def with_a_plot(notebook: nbformat.NotebookNode, colour: str) -> nbformat.Notebo
 
 
 def without_a_test() -> nbformat.NotebookNode:
-    """One right answer, one test less, and an answer in words below its place."""
+    """A submission with one right answer, a test deleted, and a written answer below its own cell."""
     notebook = with_answers({"ps01-2-answer": SOLVED["ps01-2-answer"]})
     notebook.cells = [cell for cell in notebook.cells if cell.id != "ps01-4-repaired-test"]
     place = [cell.id for cell in notebook.cells].index(WRITTEN)
@@ -63,7 +63,7 @@ def page_of(course: Path, student: str) -> str:
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory):
-    """A graded batch: what it says of itself, and its folder."""
+    """The summary of a graded batch, and its folder."""
     source, course = tmp_path_factory.mktemp("in"), tmp_path_factory.mktemp("course") / "new"
     hand_in(source, ann=with_answers(SOLVED), bob=with_answers(), carl=without_a_test())
     return grade.grade(source, course), course
@@ -93,7 +93,7 @@ def test_points_are_earned_records_kept_and_pages_written(graded):
         assert ("There is no answer to read." in page) == (one.student != "ann")
 
 
-def test_an_answer_in_words_is_shown_as_it_was_written_and_inert_to_a_grader(graded):
+def test_written_answer_is_shown_verbatim_to_its_student_and_inert_to_a_grader(graded):
     _, course = graded
     assert "because **variance** adds: &lt;i onclick=x&gt;d_k&lt;/i&gt;" in page_of(course, "ann")
     shown = {cell.id: cell.source for cell in read(Course(course).autograded("ann", NAME)).cells}
@@ -101,8 +101,8 @@ def test_an_answer_in_words_is_shown_as_it_was_written_and_inert_to_a_grader(gra
     assert shown[WRITTEN] == f"<div><p>{inert}</p></div>"
 
 
-def test_the_plots_that_a_student_concluded_from_are_seen_by_who_marks_and_on_the_page(tmp_path):
-    """Each student's own, though they wrote the same words."""
+def test_grader_and_student_see_the_plots_behind_a_conclusion(tmp_path):
+    """Each student's own plot is shown, although both wrote the same text."""
     colours, course = {"ann": "red", "bob": "blue"}, tmp_path / "course"
     students = {name: with_a_plot(with_answers(), colour) for name, colour in colours.items()}
     assert len(grade.grade(hand_in(tmp_path / "in", **students), course).graded) == 2
@@ -120,7 +120,7 @@ def test_the_plots_that_a_student_concluded_from_are_seen_by_who_marks_and_on_th
             assert "<script>x" not in html
 
 
-def test_what_was_put_right_is_no_longer_listed(tmp_path):
+def test_corrected_submission_leaves_the_quarantine_list(tmp_path):
     course = Course(tmp_path)
     course.list_quarantined([], [Arrival(f"{name}.ipynb", name, NAME, "broken") for name in ("ann", "bob")])
     course.list_quarantined([Arrival("new.ipynb", "ann", NAME)], [])
@@ -129,7 +129,7 @@ def test_what_was_put_right_is_no_longer_listed(tmp_path):
     assert [entry["reason"] for entry in course.left_out()["quarantined"]] == ["empty"]
 
 
-def test_what_is_graded_is_not_graded_again_until_it_is_handed_in_anew(tmp_path):
+def test_graded_submission_is_graded_again_only_if_it_changes(tmp_path):
     source, course = tmp_path / "in", tmp_path / "course"
     first = grade.grade(hand_in(source, ann=with_answers(SOLVED)), course)
     assert [one.earned for one in first.graded] == [TESTED]
@@ -141,7 +141,7 @@ def test_what_is_graded_is_not_graded_again_until_it_is_handed_in_anew(tmp_path)
     [anew] = grade.grade(hand_in(source, ann=with_answers(texts)), course).graded
     assert anew.earned == TESTED - worth("ps01-1-test")
     [mark] = marks.marks(f"sqlite:///{course / 'gradebook.db'}", NAME)
-    # The answer in words is the one that the person has read.
+    # The written answer has not changed since the person marked it.
     assert (mark.cells[WRITTEN].manual, mark.cells[WRITTEN].waits) == (1.5, False)
     assert mark.score == anew.earned + 1.5
 
@@ -151,7 +151,7 @@ def test_what_is_graded_is_not_graded_again_until_it_is_handed_in_anew(tmp_path)
     assert (mark.cells[WRITTEN].manual, mark.cells[WRITTEN].waits) == (1.5, True)
 
 
-def test_what_goes_wrong_with_one_is_noted_and_the_next_follows(tmp_path, monkeypatch):
+def test_failure_of_one_submission_does_not_stop_the_next(tmp_path, monkeypatch):
     source = hand_in(tmp_path / "in", ann=with_answers(), bob=with_answers())
     page = pages.page
 
@@ -176,7 +176,7 @@ def test_what_goes_wrong_with_one_is_noted_and_the_next_follows(tmp_path, monkey
 
 
 def test_nbgraders_own_command_refuses_and_changes_nothing(tmp_path):
-    """It would run students' code unprotected."""
+    """That command would run students' code without protection."""
     course, ran = tmp_path / "course", tmp_path / "ran"
     notebook = with_answers()
     notebook.cells.append(nbformat.v4.new_code_cell(f"open({str(ran)!r}, 'w')"))
@@ -236,7 +236,7 @@ def test_without_isolation_every_result_says_so(tmp_path, monkeypatch, capsys):
     assert found.isolation == "none"
 
 
-def test_what_is_no_record_is_refused(tmp_path):
+def test_invalid_records_are_refused(tmp_path):
     for text in ("{}", '{"cells": 3, "flags": [], "repairs": []}', "[]", "x"):
         (tmp_path / "record.json").write_text(text)
         with pytest.raises(ValueError, match=r"record\.json: expected"):

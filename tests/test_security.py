@@ -1,4 +1,4 @@
-"""SECURITY.md: the tests and attacks that it names exist, and a promise that nothing else tests."""
+"""All tests and attacks named in SECURITY.md exist; also tests a promise that no other file covers."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def test_a_worker_knows_no_student_and_no_file(tmp_path, monkeypatch):
     shutil.copyfile(TESTS.parent / "exercises" / "release" / NAME / f"{NAME}.ipynb", source)
     with grade.open_course(tmp_path / "course") as grading:
         grading.collect(source)
-        monkeypatch.setattr(grading, "master", lambda _: ())  # entering one takes seconds
+        monkeypatch.setattr(grading, "master", lambda _: ())  # entering a master takes seconds
         [(student, assignment)] = grading.course.submissions()
         job = json.dumps(asdict(grading.job(student, assignment)))
     assert student == "ann-example"

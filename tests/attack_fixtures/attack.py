@@ -1,4 +1,4 @@
-"""What an attack is, and the honest submission of ps01 that it is put into."""
+"""The `Attack` class, and the honest submission of ps01 that attacks are put into."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,16 +12,16 @@ class Attack:
     """Code that tries something, put into an honest submission.
 
     Attributes:
-        code: a cell of its own, whose first line says what it tries.
-        after: behind which cell that is put.
-        answers: answer cells that are replaced, by grade id.
-        earns: by test cell, what the honest code then earns, where that is not `EARNS`.
-        at_most: it breaks its own process, so that its honest code may earn less; never more.
-        shows: what is somewhere in what comes back if the attack was executed.
-        alone: it gets a submission of its own. Others share one: the cells of a theme run one after the other.
-        whole: the submission has task 3; without, it is graded in half the time.
-        tests: further test cells, of one point each.
-        control: in one process with the tests, unprotected, it succeeds: more points, or "broke out" is shown.
+        code: the source of an extra cell, whose first line says what the attack tries.
+        after: the id of the cell that the extra cell follows.
+        answers: replaced answer cells, by grade id.
+        earns: the points of the honest code, by test cell, where they differ from `EARNS`.
+        at_most: the attack breaks its own process, so its honest code may earn less, but never more.
+        shows: a regular expression that is found in the results if the attack was executed.
+        alone: whether it has a submission of its own. The others of a theme share one, cell after cell.
+        whole: whether the submission includes task 3; without it, grading takes half the time.
+        tests: further test cells, by id, worth one point each.
+        control: whether it succeeds in one process with the tests: it gets more points or shows "broke out".
     """
 
     code: str = ""
@@ -37,14 +37,14 @@ class Attack:
 
 
 def cell(code: str, **more) -> Attack:
-    """A cell that says that it ran."""
+    """An attack whose cell prints that it ran."""
     return Attack('print("attack ran")\n' + code, **more)
 
 
 def forged(kind: str, body: str, **more) -> Attack:
-    """Replies of a kind are replaced by what this body of a function returns, or not sent if that is None.
+    """Replace all replies of a kind by what this function body returns; if that is None, nothing is sent.
 
-    In it, `v` is the honest reply's value, `n` its number, and `c` the socket.
+    In the body, `v` is the honest reply's value, `n` its number, and `c` the socket.
     """
     lines = "\n    ".join(body.strip().splitlines())
     return Attack(
@@ -65,8 +65,8 @@ escaping = partial(shared, control=True)
 
 
 STUB = 'raise NotImplementedError("your answer goes here")'
-# Tasks 1 to 3 are solved, as in the master; of task 4 half the defects are found, of task 5 one half is solved;
-# 6 is not begun.
+# Tasks 1 to 3 are solved, as in the master; half the defects of task 4 are found, half of task 5 is solved;
+# task 6 is not begun.
 ANSWERS = {
     "ps01-1-answer": """untouched_rows, row_gradient = 9, 12
 output_shape, weights_shape = (2, 3, 5, 11), (2, 3, 5, 7)
@@ -75,7 +75,7 @@ equal_weight, spread = 1 / 5, 8""",
     "ps01-5-capped-answer": f"def soft_capped_attention(query, key, value, cap, mask=None):\n    {STUB}",
     "ps01-6-answer": f"def row_entropy(weights):\n    {STUB}",
 }
-# Tests as other assignments have them, which call the learner's functions themselves: each worth a point.
+# Tests as in other assignments, which call the learner's functions directly; each is worth a point.
 _CALL = """x = torch.randn(3, 5)
 want = ((x @ x.T / 5**0.5 / 2).tanh() * 2).softmax(-1) @ x
 got = soft_capped_attention(x, x, x, 2.0)[0]
@@ -98,7 +98,7 @@ EARNS = {
     **dict.fromkeys(EXTRA_TESTS, 0.0),
 }
 
-# The first cell of every attacker, who knows where everything lies; the test fills in PLACES.
+# The first cell of every attack, which knows the location of everything; the test fills in PLACES.
 PRELUDE = '''
 import ctypes, os, signal, subprocess, sys, threading, time
 import transformer_lessons
@@ -167,15 +167,15 @@ def answer(number, value=None, **other):
     return fields(number=number, value=fields(value=value, **whole))
 '''
 LAST = "print(*RAN)"
-# Python that says whether a reply, `v`, is of a kind.
+# Python expressions: whether a reply `v` is of this kind.
 KINDS = {
     "cell": "type(v) is str",
     "values": "type(v) is dict and 'kind' not in v and 'reply' not in v",
     "check": "type(v) is dict and 'kind' in v",
     "apply": "type(v) is dict and v.keys() == {'reply', 'after'}",
 }
-# Wrong answers: one that only a test's own call gets, as looking for what is wrong with it takes long; and
-# one of the right shapes.
+# Wrong answers: one that raises unless it has the test's own input, as a check's search for the mistake takes
+# long; and one with the right shapes.
 GARBAGE = """
 def soft_capped_attention(query, key, value, cap, mask=None):
     if query.shape != (3, 5):
@@ -190,7 +190,7 @@ def soft_capped_attention(query, key, value, cap, mask=None):
 
 
 def embedding(body: str, before: str = "") -> str:
-    """An answer to task 2 whose lines these are when it is called with `ids`."""
+    """An answer to task 2 whose `forward(ids)` has this body."""
     lines = "\n        ".join(body.strip().splitlines())
     return f"""{before}
 class TokenEmbedding(nn.Module):

@@ -1,4 +1,4 @@
-"""Ending, crashing, doubling or replacing processes: one's own, the tests', the grader's."""
+"""Ending, crashing, copying or replacing processes: the attack's own, the tests' or the grader's."""
 
 from functools import partial
 
@@ -10,7 +10,7 @@ NO_VECTORS = {"ps01-2-test": 0.0}
 
 
 def _answer(body: str, **more) -> Attack:
-    """Within the answer to task 2; its own points are lost, all others are not."""
+    """An attack within the answer to task 2, which loses the points of that task only."""
     answers = {"ps01-2-answer": embedding(body)}
     return Attack(answers=answers, **{"earns": NO_VECTORS, "shows": "Your code ended the test"} | more)
 
@@ -39,7 +39,7 @@ code.write(bytes.fromhex("b8140000 00cd80c3".replace(" ", "")) if platform.machi
 ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))()
 """),
     "os._exit in an answer": _answer("os._exit(0)"),
-    # An exception that is no `Exception`.
+    # An exception that is not an `Exception`.
     "KeyboardInterrupt": _answer("raise KeyboardInterrupt"),
     "SystemExit": _telling("""
 # The polite end.
@@ -114,17 +114,17 @@ threading._register_atexit(stay)
 # The wish to die with the parent taken back.
 tried('prctl', lambda: called('prctl', 1, 0, 0, 0, 0))
 """),
-    # A copy of the learner's process, and both answer.
+    # The learner's process is copied, and both copies answer.
     "two that answer": cell(
         "os.fork()",
         after="ps01-5-capped-answer",
-        at_most=True,  # nobody knows which of the two answers is meant, and the conversation ends at each
+        at_most=True,  # the tests cannot know which answer is meant, and either one ends the conversation
     ),
     # A thread that ends the process a little later, in another cell.
     "a late end": cell(
         "threading.Timer(0.05, os._exit, (0,)).start()",
         after="ps01-5-capped-answer",
-        at_most=True,  # an innocent cell or test is hit
+        at_most=True,  # an unrelated cell or test is hit
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Points for nothing: what makes a test in the same process believe anything."""
+"""Points for wrong answers: ways to deceive a test that runs in the same process."""
 
 from functools import partial
 
@@ -6,7 +6,7 @@ from tests.attack_fixtures.attack import GARBAGE, Attack, cell
 
 __all__ = ["ATTACKS"]
 
-# Behind the last answer that a test looks at, so that this does not replace what the attack has put there.
+# An attack's cell follows the answer that a test uses, as the answer would overwrite its definitions.
 FOUR, FIVE = "ps01-4-answer", "ps01-5-capped-answer"
 
 
@@ -14,13 +14,13 @@ def _answer(text: str, name: str = FIVE) -> Attack:
     return Attack(answers={name: text})
 
 
-# In one process with the tests, these earn points for a wrong answer.
+# These earn points for a wrong answer if they share a process with the tests.
 _patch = partial(cell, answers={FIVE: GARBAGE}, control=True)
 _behind_4, _behind_5 = (partial(_patch, after=name) for name in (FOUR, FIVE))
 
-# What judges, replaced by what says yes.
+# Functions that judge, replaced by ones that accept everything.
 JUDGES = {
-    # `torch.testing.assert_close` that compares nothing.
+    # A `torch.testing.assert_close` that compares nothing.
     "assert_close": _patch("torch.testing.assert_close = lambda *args, **kwargs: None"),
     "names of builtins": _behind_4("""
 # Own names in place of builtins: max, all, sum, len, float, globals, Exception.
@@ -48,7 +48,7 @@ Yes().__enter__()
 """),
 }
 
-# The notebook's machinery, replaced.
+# Parts of the notebook shell, replaced.
 SHELL = {
     "input transformer": _patch("""
 # Tests replaced by a number when they are read.
@@ -61,11 +61,11 @@ formatter = get_ipython().display_formatter.formatters["text/plain"]
 for kind in (int, float):
     formatter.for_type(kind, lambda value, printer, cycle: printer.text("2.0"))
 """),
-    # Errors are swallowed, and a test without an error is passed.
+    # Errors are swallowed, and a test without an error counts as passed.
     "set_custom_exc": _patch("get_ipython().set_custom_exc((BaseException,), lambda *args, **kwargs: [])"),
 }
 
-# Reading the tests, to answer what they expect.
+# Reading the tests, to give the answers that they expect.
 READING = {
     "settrace": _behind_4("""
 # Constants of the code that runs.
@@ -140,7 +140,7 @@ class Yes(torch.Tensor):
 def soft_capped_attention(query, key, value, cap, mask=None):
     return torch.zeros(*query.shape[:-1], value.size(-1)).as_subclass(Yes), query
 """),
-    # Results that are no plain tensors, one after the other.
+    # One result after another that is not a plain tensor.
     "odd tensors": _answer("""
 import itertools, warnings
 warnings.simplefilter("ignore")
@@ -175,7 +175,7 @@ def soft_capped_attention(query, key, value, cap, mask=None):
     RAN[:] = ["attack ran"]
     return next(kinds)(query), next(kinds)(value)
 """),
-    # Results that are no tensors at all, one after the other.
+    # One result after another that is not a tensor at all.
     "odd objects": _answer("""
 import itertools
 import numpy as np
@@ -199,7 +199,7 @@ def soft_capped_attention(query, key, value, cap, mask=None):
 def row_entropy(weights):
     return next(things), next(things)
 """),
-    # Several numbers, which are neither: such an end gave all the points.
+    # Several numbers are neither yes nor no; a test that ended so once gave full points.
     "a tensor where a test ends with yes or no": _answer(
         """
 def row_entropy(weights):
@@ -208,7 +208,7 @@ def row_entropy(weights):
 """,
         "ps01-6-answer",
     ),
-    # Where a check looks at properties of what comes back: the answer returns these itself.
+    # A check compares properties of the results; this answer returns the properties themselves.
     "the words of a view": Attack(
         whole=True,
         answers={
@@ -225,7 +225,7 @@ def scaled_dot_product_attention(query, key, value, mask=None):
     }
 """
         },
-        earns={"ps01-3-test": 0.0},  # it has no results
+        earns={"ps01-3-test": 0.0},  # no results to compare
     ),
     "an object for letters": Attack(
         """
@@ -234,7 +234,7 @@ print('attack ran')
 defects = object()
 """,
         after=FOUR,
-        earns={"ps01-4-defects-test": 0.0},  # it names no line
+        earns={"ps01-4-defects-test": 0.0},  # an object names no line
     ),
     "numbers that are none": Attack(
         """
@@ -256,7 +256,7 @@ untouched_rows = row_gradient = Number("inf")
 print("attack ran")
 """,
         after="ps01-1-answer",
-        earns={"ps01-1-test": 0.0},  # a number is what it holds, whatever its methods say: 7, not 0.2
+        earns={"ps01-1-test": 0.0},  # a number counts as the 7 it holds, not as the 0.2 of its methods
     ),
 }
 

@@ -1,11 +1,11 @@
-"""Using up the time: in cells, in what tests call, in what cannot be interrupted."""
+"""Using up the time: in cells, in functions that tests call, in code that cannot be interrupted."""
 
 from tests.attack_fixtures.attack import Attack, cell, embedding, forged
 
 __all__ = ["ATTACKS"]
 
 NO_VECTORS = {"ps01-2-test": 0.0}
-# What neither an alarm nor an exception ends.
+# A loop that neither an alarm nor an exception ends.
 STUBBORN = """
 while True:
     try:
@@ -15,7 +15,7 @@ while True:
 
 
 def _answer(body: str) -> Attack:
-    """Within the answer to task 2; what is printed there is dropped, so the test's fate shows that it ran."""
+    """An attack within the answer to task 2; its prints are dropped, but the test's timeout shows that it ran."""
     return Attack(answers={"ps01-2-answer": embedding(body)}, earns=NO_VECTORS, shows="took too long")
 
 
@@ -37,7 +37,7 @@ numbers.Real.register(Slow)
 spread = Slow()
 """,
         after="ps01-1-answer",
-        earns={"ps01-1-test": 3.0},  # one of its numbers is none
+        earns={"ps01-1-test": 3.0},  # one of its numbers is not a number
     ),
     "slow cells, and an end": cell(
         """

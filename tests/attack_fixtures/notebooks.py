@@ -1,4 +1,4 @@
-"""Attacks by the file that is handed in: what its cells are called, hold, are worth, and have as outputs."""
+"""Attacks by the file that is handed in: its cells' names, sources, points, metadata and outputs."""
 
 import copy
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from tests.attack_fixtures.attack import ANSWERS
 
 __all__ = ["EARNS", "NOTEBOOKS", "Handed"]
 
-# Tasks 1 and 2 are solved, half of task 5, of task 4 half the defects are found, the others are not begun.
+# Tasks 1 and 2 and half of task 5 are solved, half the defects of task 4 are found; the rest is not begun.
 EARNS = {
     "ps01-1-test": 4.0,
     "ps01-2-test": 5.0,
@@ -46,9 +46,9 @@ class Handed:
 
     Attributes:
         tries: what it tries, in one line.
-        change: of an honest one.
-        at_most: its honest code may earn less.
-        refused: it need not be graded, if it is put aside with a reason.
+        change: makes it out of an honest notebook, given its cells by id.
+        at_most: whether its honest code may earn less.
+        refused: whether it may be put aside with a reason, ungraded.
     """
 
     tries: str
@@ -167,7 +167,7 @@ def _texts(notebook, cells):
 
 
 def _much(notebook, cells):
-    """As much as may be handed in, in what takes longest and becomes longest in a file."""
+    """The most that may be handed in, of the text that is slowest to process and longest in a file."""
     notebook.cells.append(new_markdown_cell("\n" * 4_000 + "<" * 50_000))
     notebook.cells.append(new_markdown_cell("[" * 80_000))
     notebook.cells.append(new_code_cell("#" + "\n" * 3_000 + "x=" * 20_000))
@@ -179,7 +179,7 @@ def _too_much(notebook, cells):
 
 
 def _half_characters(notebook, cells):
-    """What a file cannot hold: printed, shown, raised, and in an error that a test looks at."""
+    """Text that a file cannot hold: printed, displayed, raised, and in an error that a test reports."""
     code = """
 from IPython.display import display
 print("\\ud800 printed")
@@ -192,7 +192,7 @@ raise ValueError("\\ud83d")
 
 
 def _flood(notebook, cells):
-    """As many outputs as can be, each of which takes time to look at and room to write."""
+    """As many outputs as possible, each slow to process and large to store."""
     flood = """
 import json
 from IPython.display import display
@@ -226,7 +226,7 @@ NOTEBOOKS = {
     "nothing locked": Handed(
         "nothing but answers, and own names for all that tests use",
         _nothing_locked,
-        at_most=True,  # the answers may stand before what they need
+        at_most=True,  # answers may run before the code that they need
     ),
     "renamed": Handed("tests renamed, that end with a number", _renamed),
     "exchanged": Handed("two tests that have each other's name", _exchanged),

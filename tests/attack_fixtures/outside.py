@@ -1,4 +1,4 @@
-"""Getting out: connections, other files, other rights, other namespaces."""
+"""Leaving the box: connections, writing to files, more privileges, other namespaces."""
 
 from tests.attack_fixtures.attack import escaping, shared
 

@@ -1,4 +1,4 @@
-"""Reading what is not the learner's: files, the environment, memory, other processes."""
+"""Reading data that learners must not see: files, the environment, memory, other processes."""
 
 from tests.attack_fixtures.attack import cell, escaping, shared
 

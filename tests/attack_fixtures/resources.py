@@ -1,11 +1,11 @@
-"""Using up memory, disk, processes, files, and the reader's patience."""
+"""Using up memory, disk, processes and files, and flooding the output."""
 
 from tests.attack_fixtures.attack import Attack, cell, forged, shared
 
 __all__ = ["ATTACKS"]
 
 
-# The test's limit is 256 MiB; what is had beyond is a way out.
+# The test sets a limit of 256 MiB; an attack that gets more has broken out.
 MEMORY = {
     "bytes": shared("tried('8 GB', lambda: bytearray(8 << 30)[-1])"),
     "shared memory": shared("""
@@ -121,7 +121,7 @@ tried('real time', lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_para
 """),
 }
 
-# What they show may be cut, so it is the last cell that says that they ran.
+# Their own output may be cut, so the last cell reports that they ran.
 OUTPUT = {
     name: shared(f"RAN.append('{name} ran')\n{code}", shows=f"{name} ran")
     for name, code in {
@@ -159,7 +159,7 @@ get_ipython().outputs.append(o)
     }.items()
 }
 
-# Of the process that judges. A test as another assignment might have it: of vectors of the learner's choice.
+# Attacks on the tests' process. A test as in another assignment, about vectors that the learner chooses.
 PAIRS = """
 def looked_at(length):
     try:
@@ -174,7 +174,7 @@ seen = [looked_at(length) for length in (2, 3, 7, 20, 50)]
 1.0 * all(seen)
 """
 OF_THE_TESTS = {
-    # Vectors so many that all pairs of them take gigabytes.
+    # So many vectors that all pairs of them take gigabytes.
     "a long answer": Attack(
         answers={
             "ps01-6-answer": """
@@ -184,7 +184,7 @@ def row_entropy(weights):
 """
         },
         tests={"extra-pairs-test": PAIRS},
-        earns={"extra-pairs-test": 0.0},  # its vectors are not what is asked for
+        earns={"extra-pairs-test": 0.0},  # its vectors are not the ones required
     ),
     "large replies": forged(
         "check",
@@ -206,7 +206,7 @@ return reply
 """,
         whole=True,
         at_most=True,
-        # One requirement looks at its gradients; and on a busy machine the time may not do for that.
+        # One requirement compares gradients, for which the time may not suffice on a busy machine.
         earns={"ps01-3-test": 2.5},
     ),
     "long texts": forged(

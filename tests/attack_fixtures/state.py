@@ -6,7 +6,7 @@ from tests.attack_fixtures.attack import cell, shared
 
 __all__ = ["ATTACKS"]
 
-spoiling = partial(cell, at_most=True)  # its own process too
+spoiling = partial(cell, at_most=True)  # its own process breaks, too
 
 TORCH = {
     "generator": cell("torch.default_generator = torch.random.default_generator = torch.Generator()"),
@@ -45,7 +45,7 @@ sys.stderr = object()
 import warnings
 warnings.simplefilter('error')
 """),
-    # Another folder, and one that is gone.
+    # The working directory changes, to one that is deleted.
     "folder": cell(
         "os.mkdir('attack-mark-gone'); os.chdir('attack-mark-gone'); os.rmdir('/home/student/attack-mark-gone')"
     ),

@@ -1,4 +1,4 @@
-"""Lies on the socket: replies that no honest process sends, before, instead of and beside the honest ones."""
+"""Forged replies on the socket: before the honest ones, instead of them, and in addition to them."""
 
 from functools import partial
 
@@ -6,12 +6,12 @@ from tests.attack_fixtures.attack import cell, forged
 
 __all__ = ["ATTACKS"]
 
-# In the cells behind, "attack ran" would be lost with the outputs; so the change is made only once.
+# The change is made only once: later, "attack ran" would be lost with the outputs of the cells.
 ONCE = """
 if 'done' in globals(): return reply
 globals()['done'] = True
 """
-# What the test's fate shows where the process that would say it has been replaced.
+# What the results show where the process that would print "attack ran" has been replaced.
 _ENDED = "(Your code ended the test|This cell was ended)"
 RAN = f"attack ran|{_ENDED}: (reply|frame|header|tensor|value|the other process)"
 
@@ -54,13 +54,13 @@ plain = mine('wire').send
 plain(c, reply, float('inf'))
 return reply
 """,
-        at_most=True,  # the second is taken for the answer to the next question
+        at_most=True,  # the second reply is taken for the answer to the next request
     ),
-    # Before anything was asked.
+    # Replies before any request.
     "frames before": cell(
         "for number in range(1, 40): raw(line(), answer(number, True))",
         shows="",
-        at_most=True,  # what follows is out of step; the cell itself is taken to be answered
+        at_most=True,  # later replies are out of step; the cell itself counts as answered
     ),
     "everything that is asked is right": _check("""
 v |= {"value": True, "kind": "bool", "error": None}
@@ -82,7 +82,7 @@ v['reply'] |= {'error': {'type': 'StopIteration', 'message': '0', 'line': ''}}
 return reply
 """,
         tests={"extra-all-test": "all(map(lambda n: row_entropy(torch.eye(n)).sum() == 7, (2, 3)))"},
-        earns={"extra-all-test": 0.0},  # its function raises errors, of whatever type
+        earns={"extra-all-test": 0.0},  # its function raises errors, whatever their type
     ),
     # A reply where none is expected.
     "an answer for an answer": _apply("raw(c, answer(n, True))"),
@@ -102,7 +102,7 @@ return reply
 v |= {'spread': [torch.ones(3), torch.ones(3)], 'equal_weight': [['plain'], 0.2]}
 return reply
 """,
-        earns={"ps01-1-test": 2.0},  # two of its numbers are gone
+        earns={"ps01-1-test": 2.0},  # two of its numbers are missing
     ),
     "a long text": _values(
         """
@@ -111,7 +111,7 @@ v |= {'defects': ['plain', 'ABCDEFGH' * 60_000]}
 return reply
 """,
         after="ps01-4-answer",
-        earns={"ps01-4-defects-test": 0.5},  # it names all lines, of which four are wrong
+        earns={"ps01-4-defects-test": 0.5},  # it names all lines, four of them wrongly
     ),
 }
 

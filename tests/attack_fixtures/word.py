@@ -1,7 +1,7 @@
-"""What a process says of itself, and nobody else can know: the memory it used, whether it changed its arguments.
+"""False reports that only the process itself can give: the memory it used, whether it changed its arguments.
 
-These lies cost nothing to tell and cannot be seen from outside. A group of its own: here, full points for the
-requirement that is lied about are what is expected. The tests keep such requirements few, each worth little.
+Such lies are easy and cannot be detected from outside. In this theme, unlike the others, full points are
+expected for the requirement that is lied about. The tests have few such requirements, each worth little.
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ def adam_step(parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.9
     root = (second / (1 - betas[1] ** step)).sqrt()
     return parameter - rate * first / (1 - betas[0] ** step) / (root + eps), first, second
 """
-# All the logits at once, which the task is there to avoid.
+# All logits at once, which is what the task is meant to avoid.
 WHOLE = """
 def chunked_cross_entropy(hidden, weight, targets, chunk, pad_id):
     RAN[:] = ["attack ran"]
@@ -34,7 +34,7 @@ def _says(field: str, code: str, test: str) -> Attack:
 
 
 ATTACKS = {
-    # That it changed none of its arguments.
+    # It claims to have changed none of its arguments.
     "changed nothing": _says(
         "{'mutated': []}",
         CHANGES,
