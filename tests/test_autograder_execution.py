@@ -121,7 +121,7 @@ def test_a_loop_is_ended_and_what_was_defined_stays(run):
     assert "the other process took too long to answer" in text(outcomes[2])
     assert "the other process has ended" in text(outcomes[3])
     assert outcomes[5]["result"]["earned"] == 42
-    # Two cells took too long, one of them beyond the grace period; a new process runs them again, twice.
+    # Two cells took too long, one of them beyond the grace period; the other runs again twice, for 1 s.
     assert time.monotonic() - began < 2 * (SECONDS + 2) + 8
 
 

@@ -199,7 +199,7 @@ def test_workers_and_their_forking_processes_are_killed(undisturbed, tmp_path, m
 
 
 class DyingPool(pool.InProcessPool):
-    """Fail the third job, after the master's and ann's, and all jobs that run at the same time."""
+    """A pool that fails the third job, after the master's and ann's, and all jobs that run beside it."""
 
     width = 2
 
@@ -282,7 +282,7 @@ def start_command(source: Path, folder: Path, until: str) -> subprocess.Popen:
     return process
 
 
-def test_ctrl_c_while_workers_start_is_reported_once_and_grading_resumes(undisturbed, tmp_path):
+def test_ctrl_c_while_workers_start_shows_no_traceback_and_grading_resumes(undisturbed, tmp_path):
     process = start_command(undisturbed[0], tmp_path, "received")
     os.killpg(process.pid, signal.SIGINT)
     _, said = process.communicate()

@@ -178,7 +178,7 @@ def test_a_call_is_noted_with_the_cells_line(monkeypatch):
     assert recorder.notes == [note(line="return F.layer_norm(x, (3,))")]
 
 
-# --- Notes from the learner's process ------------------------------------------------------------------------
+# --- Notes from the learner's process -----------------------------------------------------------------------
 
 
 def note(name="layer_norm", line="") -> dict:

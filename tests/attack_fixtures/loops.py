@@ -15,7 +15,7 @@ while True:
 
 
 def _answer(body: str) -> Attack:
-    """An attack within the answer to task 2; its prints are dropped, but the test's timeout shows that it ran."""
+    """An attack within the answer to task 2; prints are dropped, but the timeout shows that it ran."""
     return Attack(answers={"ps01-2-answer": embedding(body)}, earns=NO_VECTORS, shows="took too long")
 
 
