@@ -1,6 +1,6 @@
 """Every test runs with the package's shape annotations checked at run time, and with a fixed seed."""
 
-import transformer_lessons  # before torch: it settles how torch's threads wait
+import transformer_lessons  # before torch: it sets how torch's threads wait
 
 # isort: split
 import gc
@@ -12,12 +12,12 @@ import torch
 from hypothesis import settings
 
 # Before anything imports its modules: each function then checks `Float[Tensor, "batch length d_model"]` & co.
-# Not in the checks, whose mistakes define functions anew at each call, for which the hook then compiles code.
+# Not in `checks`: its mistakes redefine functions at each call, and the hook would compile each again.
 ROOMS = {module.name for module in pkgutil.iter_modules(transformer_lessons.__path__)} - {"checks"}
 jaxtyping.install_import_hook([f"transformer_lessons.{room}" for room in ROOMS], "beartype.beartype")
 
 
-pytest_plugins = ["passes", "warm_kernels"]  # a full run goes on where it was cut; quick kernels of chapters
+pytest_plugins = ["passes", "warm_kernels"]  # resume a full run; start chapters' kernels quickly
 
 
 def pytest_addoption(parser):
@@ -34,26 +34,26 @@ def pytest_configure(config):
     settings.load_profile("full" if config.getoption("--full") else "every commit")
 
 
-# nbgrader and what it stands on use SQLAlchemy, traitlets and jupyter_client in ways these now warn about, and
-# leave the closing of sockets and databases to the garbage collector. None of it is ours to change.
+# nbgrader and its dependencies use SQLAlchemy, traitlets and jupyter_client in ways these now warn about, and
+# leave closing sockets and databases to the garbage collector. We cannot change any of it.
 OTHERS = ("Deprecation", "Future", "Resource", "sqlalchemy.exc.SA", "pytest.PytestUnraisableException")
 OF_NBGRADER = pytest.mark.filterwarnings(*(f"ignore::{name}Warning" for name in OTHERS))
 
 
 def pytest_generate_tests(metafunc):
-    if "repetition" in metafunc.fixturenames:  # of what depends on when something is killed
+    if "repetition" in metafunc.fixturenames:  # depends on when a process is killed
         metafunc.parametrize("repetition", range(50 if metafunc.config.getoption("--full") else 1))
 
 
 def no_isolation() -> str | None:
-    """Why learners' code cannot be confined here; imported late, as most tests need no grader."""
+    """Why learners' code cannot be isolated here, or None; imported late, as most tests need no grader."""
     from exercises.autograder import doctor
 
     return doctor.problem()
 
 
 def pytest_collection_finish():
-    """What is there by now stays: Python need not look through it for cycles again and again."""
+    """Freeze what exists now, so that the garbage collector does not search it for cycles again and again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 2, 200)
@@ -71,9 +71,9 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """With `--dist loadfile`, a worker takes a file at a time; but what runs on every seed, a test at a time.
+    """With `--dist loadfile` a worker takes one file at a time, or one test of those that run on every seed.
 
-    The files about checks go together: what the changed texts show is found out once in a process.
+    The files in tests/checks stay together: each process finds out only once what the changed texts show.
     """
     from xdist.scheduler import LoadFileScheduling
 
@@ -88,14 +88,14 @@ def pytest_xdist_make_scheduler(config, log):
 
 @pytest.fixture(autouse=True)
 def fixed_seed():
-    # Of a GPU that nobody has used yet, `torch.manual_seed` would write down three times who asked for it.
+    # While no GPU is in use, `torch.manual_seed` would store three stack traces, to set its seed later.
     seed = torch.manual_seed if torch.cuda.is_initialized() else torch.default_generator.manual_seed
     seed(0)
 
 
 @pytest.fixture(scope="session")
 def chromium(request):
-    """What needs a browser is left out where there is none, but for a full run."""
+    """Skip tests that need a browser where there is none, but fail in a full run."""
     from book import browser  # late, as most tests need none
 
     if browser.find() is None:
@@ -104,12 +104,12 @@ def chromium(request):
         pytest.skip("needs Chromium")
 
 
-OUTCOMES = {}  # of what was graded in this session
+OUTCOMES = {}  # of all jobs graded in this session
 
 
 @pytest.fixture(scope="module")
 def graded_once():
-    """Commands grade in this process, and what was graded before is not run again: same job, same outcome."""
+    """Commands grade in this process, and a job that was graded before is not run again."""
     from exercises.autograder.batch import pool
     from exercises.autograder.commands import grading
 
@@ -129,7 +129,7 @@ def graded_once():
 
 @pytest.fixture
 def lessons(capsys):
-    """The command line, in this process: its exit code, what it printed, and what it complained of."""
+    """Run the command line in this process; return its exit code, stdout and stderr."""
     from transformer_lessons.tools import cli
 
     def command(*arguments: str) -> tuple[int, str, str]:
@@ -144,15 +144,15 @@ def lessons(capsys):
 
 @pytest.fixture
 def no_shape_checks():
-    """Users run without the import hook: tests of the package's own messages do too."""
+    """No import hook, as for users: for tests of the package's own messages."""
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def assert_same_function(ours, theirs, *inputs):
-    """Equal values, and for a random cotangent equal gradients of every input; of modules: `test_oracles`."""
-    from transformer_lessons.oracles import is_within, measure  # late, as shapes are to be checked
+    """Equal values, and for a random cotangent equal gradients of every input; modules: `test_oracles`."""
+    from transformer_lessons.oracles import is_within, measure  # late, after the import hook
 
     deviation = measure.compare(ours, theirs, inputs)
     assert is_within(deviation, inputs[0].dtype), deviation

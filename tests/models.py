@@ -18,7 +18,7 @@ def new_model(dtype=torch.float64, **changes) -> Transformer:
 
 
 def talkative(seed: int, **changes) -> Transformer:
-    """Untrained, but with weights so large, and a vocabulary so small, that sentences differ and end."""
+    """An untrained model with weights so large, and vocabulary so small, that sentences differ and end."""
     torch.manual_seed(seed)
     changes = {"target_vocab_size": 7, "tie_embeddings": False, **changes}
     model = Transformer(config(**changes)).double()

@@ -1,7 +1,7 @@
-"""`make test-full` takes hours and may be cut: what passed is noted, and skipped next time, on the same files.
+"""Resume an interrupted `make test-full`, which takes hours: skip tests that passed on the same files.
 
-A record belongs to the content of all of the repository's files and to the versions that run them. Only passes
-are noted, so what failed, was skipped or never ran, runs. A notebook's cells need each other: all run, or none.
+A record belongs to the contents of all files of the repository and the versions that run them. It lists only
+passes: what failed, was skipped or never ran, runs. A notebook's cells need each other: all run, or none.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ def pytest_configure(config):
 
 
 def fingerprint(root: Path, *below: str) -> str:
-    """Of what git has or would add, and the versions; empty where git has nothing to say.
+    """A hash of all files that git tracks or would add, and of the versions; empty without git.
 
     Args:
         root: the repository.
@@ -41,7 +41,7 @@ def fingerprint(root: Path, *below: str) -> str:
 
 
 class Passes:
-    """All processes read the record and skip by it; the one that hears of all tests adds to it."""
+    """A record of passed tests: all processes skip by it, the one that receives all reports adds to it."""
 
     def __init__(self, record: Path, is_worker: bool):
         self.record, self.is_worker, self.unsound = record, is_worker, set()

@@ -1,4 +1,4 @@
-"""The same Python in other words, as another would write it who thinks alike: for classes that are made up."""
+"""Rewrite Python code as another student with the same ideas might write it: for simulated classes."""
 
 import ast
 import itertools
@@ -16,7 +16,7 @@ REDUCING = {"sum", "mean", "softmax", "amax", "argmax", "cumsum"}  # whose first
 
 
 def reworded(source: str, chance: random.Random, often: float) -> str:
-    """A text that computes the same, each idiom in it changed with a chance of `often`; layout is lost."""
+    """Code that computes the same, with each idiom changed with probability `often`; layout is lost."""
     try:
         tree = ast.parse(source)
     except SyntaxError:
@@ -60,6 +60,6 @@ class _Idioms(ast.NodeTransformer):
         return node
 
     def _kept(self, value: ast.expr) -> tuple[ast.Assign, ast.Name]:
-        """The value kept under a name of its own, and the name."""
+        """An assignment of the value to a new name, and that name."""
         name = f"result_{next(self._numbers)}"
         return ast.Assign([ast.Name(name, ast.Store())], value), ast.Name(name, ast.Load())

@@ -1,4 +1,4 @@
-"""Attention by hand; `test_properties` has all sizes and masks, and `test_oracles` PyTorch's modules."""
+"""Attention by hand; `test_properties` covers all sizes and masks, `test_oracles` PyTorch's modules."""
 
 import math
 
@@ -16,7 +16,7 @@ D_K, D_V, QUERIES, KEYS = 5, 13, 7, 11
 HEADS, D_MODEL = 3, 15
 
 
-def test_the_weights_of_each_head_are_torchs_with_the_polarity_turned():
+def test_weights_of_each_head_equal_torchs_for_the_inverted_mask():
     mask = torch.rand(2, HEADS, QUERIES, KEYS) < 0.6
     mask[..., 0] = True
     ours = perturb(MultiHeadAttention(D_MODEL, HEADS))
@@ -28,7 +28,7 @@ def test_the_weights_of_each_head_are_torchs_with_the_polarity_turned():
 
 
 def test_another_attention_may_take_its_place():
-    """Here one in which every query takes the value beside it."""
+    """Here by one in which every query takes the value at its own position."""
     attention, x = perturb(MultiHeadAttention(D_MODEL, HEADS)), torch.randn(2, QUERIES, D_MODEL)
     attention.attention = lambda q, k, v, mask, *, is_causal: (v, None)
     assert_close(attention(x), attention.W_o(attention.W_v(x)))

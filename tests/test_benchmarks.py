@@ -1,4 +1,4 @@
-"""What measures, at tiny sizes: it compares like with like, counts what it says, and goes on where it was cut."""
+"""The benchmarks at tiny sizes: fair comparisons, right counts, and measuring one part again."""
 
 import importlib
 import inspect
@@ -27,11 +27,11 @@ TINY = TransformerConfig(31, 31, **WIDTHS, **LAYERS, norm_first=True, shared_voc
 
 
 @pytest.mark.parametrize("name", ["busy", "language_model"])
-def test_what_takes_long_can_at_least_be_imported(name):
+def test_slow_benchmarks_can_be_imported(name):
     assert importlib.import_module(f"benchmarks.{name}").__doc__
 
 
-def test_speeds_are_what_is_done_a_second_without_the_first_round(monkeypatch):
+def test_speeds_are_per_second_and_leave_out_the_first_round(monkeypatch):
     clock, called = iter(range(100)), []
     monkeypatch.setattr(measuring.time, "perf_counter", lambda: float(next(clock)))
     steps = {name: lambda name=name: called.append(name) or ord(name) for name in "ab"}
@@ -41,7 +41,7 @@ def test_speeds_are_what_is_done_a_second_without_the_first_round(monkeypatch):
     assert found["ours_is_faster"] == {"other": 3.0}  # the median of the ratios 3, 1 and 3
 
 
-def test_a_part_is_measured_again_beside_the_others(tmp_path, monkeypatch, capsys):
+def test_a_part_can_be_measured_again_and_the_others_are_kept(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(measuring, "RECORDS", tmp_path)
     monkeypatch.setattr("sys.argv", ["one", "--only", "b"])
     (tmp_path / "one.json").write_text('{"a": 1, "b": 2, "made_with": {"torch": "old", "threads": 1}}')
@@ -72,7 +72,7 @@ def test_a_peer_has_our_sizes_and_learns():
     assert not any(torch.equal(a, b) for a, b in zip(before, theirs.parameters(), strict=True))
 
 
-def test_no_cache_and_another_engine_say_the_same():
+def test_decoding_without_a_cache_and_by_ctranslate2_gives_the_same_tokens():
     model, src = Transformer(TINY).eval(), torch.randint(3, 31, (3, 7))
     model.output.weight.data[:3] = 0.0
     said = greedy(model, src, max_length=9)
@@ -81,19 +81,19 @@ def test_no_cache_and_another_engine_say_the_same():
     assert found == said.tolist()
 
 
-def test_translating_beside_others():
+def test_our_decoding_is_compared_with_the_recorded_peers():
     found = peers.measure_decoding(TINY, 2, 5, 1, "cpu")["ours_is_faster"]
     assert found.keys() == records.read("peers")["greedy, 1 sentence of 50"]["ours_is_faster"].keys()
 
 
-def test_sentences_of_any_length_beside_others(monkeypatch):
+def test_sentences_of_different_lengths_are_decoded_in_three_ways(monkeypatch):
     monkeypatch.setattr(peers.number_words, "held_out", lambda: [7, 421, 90_000])
     for beam_size in (1, 4):
         assert len(peers.sentences(beam_size, 1)["tokens_per_second"]) == 3
 
 
-def test_what_a_gpu_is_asked_runs_anywhere(monkeypatch):
-    monkeypatch.setattr(torch, "compile", lambda function, **options: function)  # which takes its time
+def test_gpu_benchmarks_run_on_a_cpu(monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)  # compiling takes long
     monkeypatch.setattr(gpu.gc, "collect", lambda: None)
     monkeypatch.setattr(gpu, "median_seconds", lambda work, at_least=0.5: [work(), 1.0][1])
     monkeypatch.setattr(gpu.Trainer, "train_step", lambda self, prepared: asked.append(self.config))
@@ -162,7 +162,7 @@ def test_a_row_is_trained_and_measured(monkeypatch):
 # --- How fast a class is graded
 
 
-def test_a_thousand_are_graded_at_a_hundred_a_minute_as_the_readme_and_the_guide_say():
+def test_grading_speed_is_as_stated_in_readme_and_guide():
     record = records.read("throughput")
     runs = {(run["submissions"], run["workers"]): run for run in record["runs"]}
     assert [*runs] == throughput.RUNS

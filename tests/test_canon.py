@@ -1,4 +1,4 @@
-"""What a chapter ends up with is what the package has, word for word, and there is not much of it.
+"""The chapters build the package's code word for word, and the package stays small.
 
 The chapter's cell carries a tag, ``canon:masks.padding_mask`` or ``canon:variants.rotary.rotate``. Docstrings and
 annotations may differ; nothing else may.
@@ -20,7 +20,7 @@ DEFINITIONS = ast.FunctionDef | ast.ClassDef
 
 
 class Bare(ast.NodeTransformer):
-    """Without docstrings and annotations."""
+    """Removes docstrings and annotations."""
 
     def visit(self, node: ast.AST) -> ast.AST | None:
         if isinstance(node, DEFINITIONS):
@@ -35,7 +35,7 @@ class Bare(ast.NodeTransformer):
 
 
 def definitions(source: str) -> dict[str, ast.AST]:
-    """Functions, classes and CONSTANTS of a module or cell, bare, by their names."""
+    """Functions, classes and CONSTANTS of a module or cell by name, without docstrings and annotations."""
     found = {}
     for node in Bare().visit(ast.parse(source)).body:
         match node:
@@ -47,7 +47,7 @@ def definitions(source: str) -> dict[str, ast.AST]:
 
 
 def in_package() -> dict[str, ast.AST]:
-    """By tag: all definitions of the canon and of the variants, helpers too."""
+    """All definitions of the canon and of the variants, helpers included, by tag."""
     found = {}
     for path in sorted([*PACKAGE.glob("*.py"), *PACKAGE.glob("variants/*.py")]):
         module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
@@ -58,7 +58,7 @@ def in_package() -> dict[str, ast.AST]:
 
 
 def in_chapters() -> dict[str, list[tuple[Path, str]]]:
-    """By tag: the cells that carry it."""
+    """The cells that carry each tag."""
     found = {}
     for path in chapters():
         for cell in nbformat.read(path, as_version=4).cells:
@@ -75,7 +75,7 @@ BUILT, CELLS = in_package(), in_chapters()
 def test_a_chapter_builds_it_word_for_word(tag):
     assert tag in BUILT, "the package has no such definition"
     cells = CELLS.get(tag, [])
-    assert len(cells) == 1, f"{len(cells)} cells of the chapters carry this tag, 1 should"
+    assert len(cells) == 1, f"expected one cell of the chapters with this tag, got {len(cells)}"
     [(path, source)] = cells
     ours, theirs = BUILT[tag], definitions(source).get(tag.rpartition(".")[2], ast.Pass())
     texts = [ast.unparse(node).splitlines() for node in (theirs, ours)]
@@ -84,14 +84,14 @@ def test_a_chapter_builds_it_word_for_word(tag):
     assert is_the_same, f"\n{difference}"
 
 
-def test_there_is_little_to_read():
+def test_the_package_and_the_grader_stay_small():
     lines = Counter()
     for path in PACKAGE.rglob("*.py"):
         room, *inside = path.relative_to(PACKAGE).parts
         lines[room if inside else "canon"] += len(path.read_text(encoding="utf-8").splitlines())
     assert lines["canon"] <= 1_100
     assert lines.pop("checks") <= 7_762  # Python; what a teacher reads is in `mistakes/*.toml`
-    # All but the checks, of which 740 are drawings. On the way to 5,500.
+    # All but the checks; 740 of these lines are drawings. The aim is 5,500.
     assert sum(lines.values()) <= 7_208
     grader = [*(PACKAGE.parent / "exercises" / "autograder").rglob("*.py")]
     assert len(grader) <= 45

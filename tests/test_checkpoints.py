@@ -1,4 +1,4 @@
-"""Models and runs on disk: whole or not at all, back as they were, and running nobody's code."""
+"""Models and runs on disk: written whole or not at all, restored exactly, and executing no code."""
 
 import os
 from contextlib import suppress
@@ -36,8 +36,8 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["config.json"]
 
 
-def test_what_is_flushed_is_open_for_writing(tmp_path, monkeypatch):
-    """Windows refuses anything else, as to write nothing does here."""
+def test_a_file_is_open_for_writing_when_it_is_flushed(tmp_path, monkeypatch):
+    """On Windows flushing a read-only file fails, just as writing nothing to it does here."""
     monkeypatch.setattr(os, "fsync", lambda number: os.write(number, b""))
     write_json(tmp_path / "config.json", {"a": 1})
     assert read_json(tmp_path / "config.json") == {"a": 1}
@@ -117,7 +117,7 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path, sizes):
 
 
 @pytest.mark.parametrize("content", ["nothing", "never a checkpoint", "code", "half"])
-def test_what_is_no_checkpoint_is_refused_and_runs_nothing(tmp_path, content):
+def test_an_invalid_checkpoint_is_refused_and_runs_no_code(tmp_path, content):
     trainer, path = stepped(tmp_path), tmp_path / "checkpoint.pt"
     trainer.save()
     if content == "nothing":
@@ -151,12 +151,12 @@ def test_snapshots_are_the_latest_weights_and_their_mean_is_a_model(tmp_path):
         assert torch.equal(tensor, states[-1][name])
 
 
-def test_the_millionth_step_is_later_than_the_one_before(tmp_path):
+def test_snapshots_are_ordered_by_step_beyond_a_million(tmp_path):
     for step in (1_000_000, 999_999, 1_000_001):
         save_snapshot(tmp_path, step, {"w": torch.zeros(1)}, keep=2)
     assert [path.name for path in snapshots(tmp_path)] == ["weights-1000000.pt", "weights-1000001.pt"]
 
 
-def test_of_nothing_there_is_no_mean(tmp_path):
+def test_the_mean_of_no_checkpoints_is_refused(tmp_path):
     with pytest.raises(ValueError, match="paths: expected one checkpoint or more, got none"):
         average_checkpoints(snapshots(tmp_path))

@@ -1,4 +1,4 @@
-"""The command line: what it prints and leaves, and that a wrong word gets one readable line and exit code 2."""
+"""The command line: its output and files; a wrong argument gets one readable line and exit code 2."""
 
 import argparse
 import io
@@ -33,7 +33,7 @@ FOLDER = Path("runs/number-words")
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path, monkeypatch):
-    """No run of a developer's own may be picked up."""
+    """An empty folder, so that no run of the developer's own is picked up."""
     monkeypatch.chdir(tmp_path)
 
 
@@ -62,7 +62,7 @@ def parsed(*words: str) -> argparse.Namespace:
         ("translate forty-towo", "number: expected digits or English number words, got 'towo'"),
     ],
 )
-def test_a_wrong_word_gets_one_line_and_exit_code_2(lessons, command, complaint):
+def test_a_wrong_argument_gets_one_line_and_exit_code_2(lessons, command, complaint):
     code, out, error = lessons(*shlex.split(command))
     (line,) = [line for line in error.splitlines() if not line.startswith("model: ")]
     assert (code, out) == (2, "")
@@ -83,7 +83,7 @@ def test_a_wrong_word_gets_one_line_and_exit_code_2(lessons, command, complaint)
     ],
 )
 @pytest.mark.usefixtures("no_shape_checks")
-def test_a_config_that_makes_no_sense(lessons, content, complaint):
+def test_an_invalid_config_gets_one_line_and_creates_no_run(lessons, content, complaint):
     Path("config.json").write_text(content)
     code, _, error = lessons("train", "--config", "config.json", "--output", "run")
     assert code == 2
@@ -94,7 +94,7 @@ def test_a_config_that_makes_no_sense(lessons, content, complaint):
 
 BOOK = ROOT / "book"
 PATHS = [ROOT / "README.md", *BOOK.glob("*.md"), *BOOK.glob("_templates/*.jinja")]
-# A command may stand in several lines.
+# A command may span several lines.
 PAGES = {path.name: re.sub(r" \\\n *", " ", path.read_text(encoding="utf-8")) for path in PATHS}
 SHOWN = [
     (name, match[1])
@@ -104,9 +104,9 @@ SHOWN = [
 
 
 @pytest.mark.parametrize(("page", "command"), SHOWN)
-def test_every_command_that_a_page_shows_is_one(page, command):
+def test_every_command_shown_on_a_page_can_be_parsed(page, command):
     words = shlex.split(command.split("  ")[0].split(" > ")[0])
-    given = parsed(*words, *["FILE"] * (words == ["check-submission"]))  # in a sentence that names it
+    given = parsed(*words, *["FILE"] * (words == ["check-submission"]))  # shown without its file
     config = getattr(given, "config", None)
     if config and not config.is_file():  # the page shows what is in it
         (block,) = re.findall(r"```json\n(.+?)```", PAGES[page], re.S)
@@ -114,7 +114,7 @@ def test_every_command_that_a_page_shows_is_one(page, command):
         assert settings_of(given)[1] == given.output
 
 
-def test_there_are_such_commands_and_settings():
+def test_pages_show_commands_and_configs_are_found_by_name():
     assert len({page for page, _ in SHOWN}) >= 5
     assert len(SHOWN) >= 25
     (block,) = re.findall(r"```json\n(.+?)```", PAGES["wmt14.md"], re.S)
@@ -128,7 +128,7 @@ def test_there_are_such_commands_and_settings():
     assert configs.find("wmt14-big") == Path("wmt14-big")
 
 
-def test_what_is_not_said_is_as_the_help_says():
+def test_options_that_are_left_out_have_their_defaults():
     task, directory, sizes, config = settings_of(parsed("train"))
     assert (task.name, directory) == ("number-words", FOLDER)
     assert (sizes, config) == (NumberWords.sizes, TrainingConfig())
@@ -185,7 +185,7 @@ def test_at_a_terminal_each_line_is_answered_at_once(lessons, monkeypatch):
     assert asked == [3, 9, 11]  # how far it has been read
 
 
-def test_a_reader_that_goes_away_is_no_error():
+def test_a_closed_output_pipe_is_no_error():
     script = f"yes 12 | head -20000 | '{sys.executable}' -m transformer_lessons translate | head -1"
     command, environment = ["bash", "-c", script], {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
     result = subprocess.run(
@@ -195,12 +195,12 @@ def test_a_reader_that_goes_away_is_no_error():
     assert [line for line in result.stderr.splitlines() if not line.startswith("model: ")] == []
 
 
-# ---- Training, with short runs that are judged at once
+# ---- Training: short runs without a real evaluation
 
 
 @pytest.fixture
 def judged(monkeypatch) -> list[int]:
-    """The beam sizes that were asked for; nothing is translated, every second answer is right."""
+    """The beam sizes asked for; nothing is translated, and half of the answers count as right."""
     asked = []
 
     def evaluate(self, model, source, target, beam_size, files=None):
@@ -214,7 +214,7 @@ def judged(monkeypatch) -> list[int]:
 
 @pytest.fixture
 def train(lessons, judged):
-    """``lessons train`` with settings that take a moment, with dropout, so that the random state matters."""
+    """``lessons train`` of a tiny model; it has dropout, so that the random state matters."""
     sizes = {"d_model": 6, "num_heads": 3, "d_ff": 5, "num_encoder_layers": 1, "num_decoder_layers": 1}
     training = {"steps": 7, "batch_size": 5, "training_pairs": 53, "warmup_steps": 2, "checkpoint_every": 3}
 
@@ -229,7 +229,7 @@ def train(lessons, judged):
 
 @pytest.fixture
 def steps(monkeypatch) -> tuple[list[int], list[int]]:
-    """The steps that are taken, and those in which Ctrl-C comes (or SIGTERM, in odd ones), once each."""
+    """The steps taken, and those to interrupt, once each: by Ctrl-C, or by SIGTERM if odd."""
     original, taken, stops = Trainer.train_step, [], []
 
     def train_step(self, *given):
@@ -247,7 +247,7 @@ def same(one: str | Path, other: str | Path) -> bool:
     return all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-def test_a_run_says_how_it_ended_and_is_not_discarded(train, lessons, judged):
+def test_a_finished_run_prints_its_result_and_is_not_discarded(train, lessons, judged):
     said = "runs/number-words: 50.0% exact match on 2 numbers never trained on\n"
     assert train()[:2] == (0, said)
     record = json.loads((FOLDER / "record.json").read_text())
@@ -260,7 +260,7 @@ def test_a_run_says_how_it_ended_and_is_not_discarded(train, lessons, judged):
     assert holds in train()[2]
     assert f"steps: expected 7, as in {FOLDER}/config.json, got 5" in train("--resume", "--steps", "5")[2]
     (FOLDER / "checkpoint.pt").unlink()
-    assert holds in train("--resume-or-start")[2]  # a model that is done is not discarded for want of one
+    assert holds in train("--resume-or-start")[2]  # a finished model is kept, even without a checkpoint
     assert (FOLDER / "weights.safetensors").read_bytes() == before
     assert train("--overwrite", "--plain")[0] == 0
     assert train("--overwrite", "--seed", "1")[0] == 0
@@ -272,7 +272,7 @@ def test_a_run_says_how_it_ended_and_is_not_discarded(train, lessons, judged):
     assert judged == [1, 1, 1, 3, 1]
 
 
-def test_a_config_that_is_given_to_go_on_must_say_what_the_run_has(train, lessons, steps):
+def test_a_config_given_on_resume_must_match_the_run(train, lessons, steps):
     steps[1].append(4)
     train()
     again = ("--resume", "--config", "small.json")
@@ -285,12 +285,12 @@ def test_a_config_that_is_given_to_go_on_must_say_what_the_run_has(train, lesson
         Path("other.json").write_text(json.dumps(content))
         command = ("train", "--resume", "--config", "other.json", "--output", str(FOLDER))
         assert lessons(*command) == (2, "", complaint)
-    # What the config leaves open may have come from elsewhere; how a model is held may change.
+    # Settings that the config leaves out are not compared; sharding may change.
     assert train(*again, shard=True)[0] == 0
 
 
 @pytest.mark.parametrize("output", ["", " --output elsewhere"])
-def test_an_interrupted_run_says_how_to_go_on_and_ends_as_any_other(train, steps, output):
+def test_an_interrupted_run_prints_how_to_resume_and_ends_the_same(train, steps, output):
     taken, stops = steps
     train("--output", "uninterrupted")
     stops.append(4)
@@ -299,27 +299,27 @@ def test_an_interrupted_run_says_how_to_go_on_and_ends_as_any_other(train, steps
     hint = error.splitlines()[-1]
     assert hint == f"stopped after step 4; to continue: lessons train --resume{output}"
     assert train(*hint.split("lessons train ")[1].split())[0] == 0  # word for word, as a user would copy it
-    assert taken[11:] == [5, 6, 7]  # begun anew, it would end the same
+    assert taken[11:] == [5, 6, 7]  # a run from scratch would end the same
     assert same(output.split()[-1] if output else FOLDER, "uninterrupted")
 
 
-def test_one_command_starts_a_run_and_goes_on_with_it(train, steps):
-    """As it is repeated where something else starts it again, whatever is there by then."""
+def test_resume_or_start_starts_a_run_and_resumes_it(train, steps):
+    """As a scheduler repeats it, whatever the folder holds by then."""
     taken, stops = steps
     train("--output", "uninterrupted")
     for stop in (4, 3):
         stops.append(stop)
         assert train("--resume-or-start")[0] == 130
         if stop == 4:
-            (FOLDER / "checkpoint.pt").rename("kept.pt")  # as if it had been cut off before the first one
+            (FOLDER / "checkpoint.pt").rename("kept.pt")  # as if killed before the first checkpoint
     Path("kept.pt").rename(FOLDER / "checkpoint.pt")
     assert train("--resume-or-start")[0] == train("--resume-or-start")[0] == 0
     assert taken[7:] == [1, 2, 3, 4, 1, 2, 3, 5, 6, 7]
     assert same(FOLDER, "uninterrupted")
 
 
-def test_an_old_run_is_discarded_once_all_processes_saw_it_and_before_the_first_step(train, monkeypatch):
-    """Else the new run, if it was cut off, would have the old one's record."""
+def test_overwrite_discards_the_old_run_once_all_processes_saw_it(train, monkeypatch):
+    """Before the first step: a new run that is killed must not have the old one's record."""
     train(snapshots=2)
     old = {"checkpoint.pt", "metrics.jsonl", "record.json", "weights-000006.pt", "weights-000007.pt"}
     left = []
@@ -347,7 +347,7 @@ def test_a_missing_device_is_named_with_those_that_are_here(monkeypatch):
         runs.choose_device("cuda")
 
 
-# ---- What else there is
+# ---- Other commands
 
 
 def test_doctor(lessons, monkeypatch):
@@ -365,7 +365,7 @@ def test_ctrl_c_and_help(lessons, monkeypatch):
     assert lessons("--version")[:2] == (0, f"transformer-lessons {__version__}\n")
     commands = re.findall(r"^    ([a-z-]+) ", lessons("--help")[1], re.M)
     assert {"train", "evaluate", "translate", "doctor", "solution"} <= set(commands)
-    for command in commands:  # where argparse finds what it cannot print
+    for command in commands:  # argparse formats help texts only now
         assert lessons(command, "--help")[0] == 0
 
     def interrupted(*_):

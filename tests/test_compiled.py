@@ -1,4 +1,4 @@
-"""What is compiled says what is not: one graph of a model, and few of a step of training.
+"""A compiled model is one graph and a compiled training step few graphs, with the same numbers as uncompiled.
 
 Run as a script, this file prints what it finds: ``eager`` traces, which takes seconds; ``inductor`` compiles,
 which takes many minutes.
@@ -24,7 +24,7 @@ from transformer_lessons.trainer import Trainer, TrainingConfig
 
 SRC = torch.tensor([[3, 5, 7, 11, 4], [6, 7, 0, 0, 0], [0, 0, 0, 0, 0]])
 INPUTS = SRC, torch.tensor([[1, 4, 5, 6], [1, 3, 0, 0], [1, 5, 0, 0]])
-BACKENDS = {"eager": "aot_eager", "inductor": "inductor"}  # of a model; steps take the kind itself
+BACKENDS = {"eager": "aot_eager", "inductor": "inductor"}  # for a model; a step takes the kind itself
 CHANGES = {
     "canon": lambda model: model,
     "accelerated": accelerate,
@@ -33,9 +33,9 @@ CHANGES = {
 
 
 def deviation(name: str, backend: str) -> float:
-    """The largest between compiled and not, of values and gradients."""
+    """The largest difference between compiled and uncompiled values and gradients."""
     torch.compiler.reset()
-    sizes = {"num_encoder_layers": 1, "num_decoder_layers": 1}  # a graph would have more of the same
+    sizes = {"num_encoder_layers": 1, "num_decoder_layers": 1}  # more layers would only repeat these
     module, found = CHANGES[name](talkative(3, norm_first=True, **sizes)), []
     for call in (module, torch.compile(module, backend=backend, fullgraph=True)):
         module.zero_grad()
@@ -46,7 +46,7 @@ def deviation(name: str, backend: str) -> float:
 
 
 def trained(backend: str, **settings) -> dict:
-    """Losses of steps of the `Trainer`, not compiled and compiled, in batches of different shapes."""
+    """Losses of the `Trainer`'s steps, uncompiled and compiled, on batches of different shapes."""
     torch.compiler.reset()
     torch._dynamo.utils.counters.clear()
     source, target = number_words.vocabularies()
@@ -70,7 +70,7 @@ def main(kind: str) -> None:
     print(json.dumps(found))
 
 
-# --- The tests, which run it in another process: here shapes are checked, which cannot be compiled
+# --- The tests run this file in another process, as the shape checks in this one cannot be compiled
 
 
 @pytest.fixture(scope="module", params=["eager", pytest.param("inductor", marks=pytest.mark.full)])
@@ -92,7 +92,7 @@ def test_a_compiled_step_is_the_same_step(compiled, name):
     plain, other = found["losses"]
     assert plain[-1] < plain[0]
     assert other == pytest.approx(plain, rel=0, abs=1e-10)
-    assert 1 <= found["graphs"] <= 8  # eight layers of two kinds share them
+    assert 1 <= found["graphs"] <= 8  # the layers of each kind share theirs
     assert found["name"] == "source_embedding.token.weight"  # as without compilation
 
 

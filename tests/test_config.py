@@ -1,4 +1,4 @@
-"""The configuration of a model: the paper's two, and what is refused. That of training: `test_trainer`."""
+"""The configuration of a model: the paper's two, and what is refused. For training: `test_trainer`."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The cost model beside what PyTorch counts and keeps: parameters, operations, saved bytes, peaks, caches."""
+"""The cost model against PyTorch's counts: parameters, operations, saved bytes, peaks, caches."""
 
 import pytest
 import torch
@@ -53,7 +53,7 @@ def test_parameters_and_operations_are_those_that_pytorch_counts(name):
         assert costs.forward_operations(config, SHAPE).total == counted(lambda: model(src, tgt))
         step = counted(lambda: model(src, tgt).sum().backward())
         assert costs.training_operations(config, SHAPE) == step
-        if not config.norm_first:  # where a norm follows, a layer's last product is made again too
+        if not config.norm_first:  # post-norm: a layer's last product is recomputed too
             again = counted(lambda: recompute(model)(src, tgt).sum().backward())
             assert costs.training_operations(config, SHAPE, recompute=True) == again
 
@@ -67,8 +67,8 @@ def test_saved_bytes_are_those_that_a_real_step_keeps(name, precision):
     src, tgt = torch.randint(3, 17, (5, 11)), torch.randint(3, 17, (5, 7))
 
     def keep(tensor):
-        if tensor.is_floating_point() or tensor.dtype == torch.int8:  # ids and truth values are left out
-            found[tensor.untyped_storage().data_ptr()] = tensor  # it stays alive: no address comes twice
+        if tensor.is_floating_point() or tensor.dtype == torch.int8:  # ids and Booleans are left out
+            found[tensor.untyped_storage().data_ptr()] = tensor  # kept alive, so that no address is reused
         return tensor
 
     half = torch.autocast("cpu", getattr(torch, precision), enabled=precision != "float32")
@@ -101,13 +101,13 @@ def test_a_cache_holds_what_decoding_keeps():
     assert costs.cache_bytes(config, SHAPE) == held == 2 * costs.cache_bytes(config, SHAPE, "bfloat16")
 
 
-def test_time_is_arithmetic_or_moving_by_hand():
+def test_seconds_by_hand_where_arithmetic_or_bandwidth_is_the_limit():
     config = config_of("paper")
     work, moved = costs.training_operations(config, SHAPE), costs.training_memory(config, SHAPE).moved
     slow, narrow = Card("float32", 1e6, 1e30, 1e9), Card("float32", 1e30, 1e3, 1e9)
     assert costs.training_seconds(config, SHAPE, slow, utilisation=0.25) == pytest.approx(4 * work / 1e6)
     assert costs.training_seconds(config, SHAPE, narrow, utilisation=0.25) == pytest.approx(moved / 1e3)
-    # A new token meets six matrices of 39² and two of 39 · 53 in each of 3 layers, and 19 · 39 at the end.
+    # A new token is multiplied by 6 matrices of 39² and 2 of 39 · 53 in each of 3 layers, then 19 · 39.
     matrices = 3 * (6 * 39**2 + 2 * 39 * 53) + 19 * 39
     read = 4 * matrices + costs.cache_bytes(config, SHAPE)
     assert costs.decoding_seconds(config, SHAPE, narrow, utilisation=0.25) == pytest.approx(read / 1e3)

@@ -80,8 +80,8 @@ def test_parse_refuses(texts, complaint):
             number_words.parse(text)
 
 
-def test_numbers_to_train_on():
-    """Half uniform, half log-uniform; those of the committed model, and none that is held out."""
+def test_training_numbers_are_reproducible_and_not_held_out():
+    """Half uniform, half log-uniform; those of the committed model, and none held out."""
     numbers = number_words.training_numbers(20_000, seed=0)
     assert hashlib.sha256(json.dumps(numbers).encode()).hexdigest()[:16] == "2c2b6fedac4101cf"
     assert 0.23 < sum(n < 1000 for n in numbers) / len(numbers) < 0.27
@@ -117,7 +117,7 @@ def test_pad_fills_up_on_the_right():
 
 
 def test_merges_stay_within_words():
-    """What they are, and the ids: chapter 2 finds the same by counting."""
+    """Chapter 2 finds the same merges and ids by counting."""
     words = "to| be|,| or|  |not_1| «|Straße|»|\n |be|?!|\t\t".split("|")
     assert byte_pair.split_words("".join(words)) == words
     encoding = BytePairEncoding.train(["to be, to be"], 1000)
@@ -133,20 +133,20 @@ def test_merges_stay_within_words():
 
 @pytest.fixture(scope="module")
 def encodings() -> list:
-    """Our own, again from its merges, and the library's, each learned from the same texts."""
+    """Our encoding, its copy made from the merges, and the library's, learned from the same texts."""
     own = BytePairEncoding.train(TEXTS, 400)
     return [own, BytePairEncoding(json.loads(json.dumps(own.merges))), Subwords.train(TEXTS, 400)]
 
 
 @given(text=st.text())
-def test_no_text_is_lost_and_none_gives_a_special_id(encodings, text):
+def test_any_text_survives_a_round_trip_without_special_ids(encodings, text):
     for encoding in encodings:
         ids = encoding.encode(text)
         assert encoding.decode(ids) == text
         assert all(2 < number < len(encoding) for number in ids)
 
 
-def test_odd_texts_come_back_and_marks_are_no_text(encodings):
+def test_odd_texts_survive_a_round_trip_and_special_ids_are_skipped(encodings):
     for encoding in encodings:
         for text in (*SENTENCES, EOS, f"over {PAD} {EOS}"):
             assert min(encoding.encode(text)) > 2
@@ -167,7 +167,7 @@ def test_an_encoding_is_kept_in_a_file(encodings, tmp_path):
 
 
 @pytest.mark.parametrize("line", ["import no_such_part", "from json import no_such_part"])
-def test_a_library_that_is_there_and_fails_speaks_for_itself(tmp_path, monkeypatch, line):
+def test_an_import_error_within_an_installed_library_is_kept(tmp_path, monkeypatch, line):
     (tmp_path / "broken_library.py").write_text(line)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ImportError, match=r"^(No module named|cannot import name) 'no_such_part'"):
@@ -229,7 +229,7 @@ def test_batches_are_alike_in_tokens_and_nearly_free_of_padding():
     def share(kind) -> float:
         epoch = epoch_of(kind(LONG, seed=0))
         real = [int((batch.src != 0).sum() + (batch.tgt_out != 0).sum()) for batch in epoch]
-        if kind is not KINDS["shuffled"]:  # an average that a batch may miss by its last pair at either end
+        if kind is not KINDS["shuffled"]:  # a batch may differ from the average by a pair at either end
             assert len(epoch) == round(TOTAL / 503)
             assert all(abs(tokens - 503) <= 64 for tokens in real)
         return sum(real) / sum(batch.src.numel() + batch.tgt_out.numel() for batch in epoch)
@@ -253,7 +253,7 @@ def test_no_batch_is_empty_nor_far_from_its_tokens(longest, tokens):
 
 
 @EACH_KIND
-def test_pairs_on_disk_are_those_of_a_list(tmp_path, kind):
+def test_pairs_on_disk_give_the_same_batches_as_a_list(tmp_path, kind):
     EncodedPairs.of(iter(LONG)).save(tmp_path / "pairs.pt")
     on_disk = EncodedPairs.load(tmp_path / "pairs.pt")
     assert list(on_disk) == LONG
@@ -275,7 +275,7 @@ def files(folder, *names: str, lines: list[list[str]]) -> list:
 
 
 def test_lines_are_read_side_by_side(tmp_path):
-    # Spaces, a mark at the beginning, an empty side, and characters that end a line elsewhere.
+    # Spaces, a byte order mark, an empty side, and characters that other programs take as ends of lines.
     odd = [["\ufeff Fine. ", "", "a\x0bb", "Ünë\r"], ["Gut.\u2028So.", "Nichts.", "c\rd", "e"]]
     expected = [("Fine.", "Gut.\u2028So."), ("a\x0bb", "c\rd"), ("Ünë", "e")]
     assert list(read_pairs(*files(tmp_path, "a.en.gz", "a.de", lines=odd))) == expected
@@ -295,7 +295,7 @@ def test_what_is_held_out_is_not_trained_on(tmp_path):
 
 
 def test_encoding_and_ids_are_made_once_by_one_of_several_processes(tmp_path, monkeypatch):
-    """Threads stand for them: the lock is the system's, and of the file."""
+    """Threads stand in for processes: the operating system locks the file."""
     monkeypatch.setattr(pooch, "os_cache", lambda name: str(tmp_path / "cache" / name))
     monkeypatch.setattr(corpus, "CHUNK", 7)
     lines = [[english(n) for n in range(300)], [german(n) for n in range(300)]]
@@ -324,7 +324,7 @@ def test_encoding_and_ids_are_made_once_by_one_of_several_processes(tmp_path, mo
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """The folder behind a server that stands for the public home; the files' own sums; what was asked for."""
+    """The folder of a server in place of the public one, and the paths requested; checksums are adapted."""
     folder, sums, asked = tmp_path / "home", {}, []
     folder.mkdir()
     for name in multi30k.SHA256:
@@ -353,7 +353,7 @@ def captions(split: str) -> list[tuple[str, str]]:
     return list(read_pairs(*multi30k.files(split)))
 
 
-def test_captions_are_fetched_once_and_held_against_their_sums(home, tmp_path):
+def test_captions_are_downloaded_once_and_checksums_verified(home, tmp_path):
     folder, asked = home
     expected = [("Two dogs run.", "Zwei Hunde laufen."), ("A man.", "Ein\u2028Mann.")]
     assert captions("validation") == captions("validation") == expected
@@ -362,7 +362,7 @@ def test_captions_are_fetched_once_and_held_against_their_sums(home, tmp_path):
     (kept / "val.en.gz").write_bytes(b"half a file")
     (folder / "mirror").mkdir()
     (folder / "val.en.gz").rename(folder / "mirror" / "val.en.gz")
-    assert captions("validation") == expected  # fetched again, from the second home
+    assert captions("validation") == expected  # downloaded again, from the mirror
     (folder / "train.en.gz").write_bytes(gzip.compress(b"Something else.\n"))
     with pytest.raises(
         OSError, match=r"train\.en\.gz: .*SHA256.*404.*set TRANSFORMER_LESSONS_DATA to a folder"
@@ -404,7 +404,7 @@ def test_wmt14_is_streamed_once_in_one_fixed_revision_or_read_from_a_folder(tmp_
     ):
         wmt14.files("test")
     del rows[2]
-    for _ in range(2):  # what was cut off begins anew; what was not, not
+    for _ in range(2):  # only an interrupted download starts again
         assert list(read_pairs(*wmt14.files("test"))) == [("Yes.", "Ja."), ("N o.", "Nein.")]
     assert asked == [("wmt/wmt14", "de-en", "test", wmt14.REVISION, True)] * 2
     monkeypatch.setenv(wmt14.DATA_VARIABLE, str(tmp_path))

@@ -1,4 +1,4 @@
-"""Beam search against all sentences there are, and by hand; `test_oracles` has `generate`'s tokens."""
+"""Beam search against exhaustive search, and by hand; `test_oracles` has `generate`'s tokens."""
 
 import inspect
 import math
@@ -23,7 +23,7 @@ def sources() -> Tensor:
 
 @torch.no_grad()
 def exhaustive(model: Transformer, row: Tensor, alpha: float, max_length: int) -> Tensor:
-    """The best of all sentences there are: those that end with EOS, and those that max_length cuts off."""
+    """The best of all possible sentences: those that end with EOS, and those that max_length cuts off."""
     said = torch.cartesian_prod(*[torch.arange(model.config.target_vocab_size)] * max_length)
     src = row[None, row != PAD].expand(len(said), -1)
     log_p = model.eval()(src, F.pad(said[:, :-1], (1, 0), value=BOS)).log_softmax(-1)
@@ -34,8 +34,8 @@ def exhaustive(model: Transformer, row: Tensor, alpha: float, max_length: int) -
 
 
 @pytest.mark.parametrize("decode", [greedy, beam])
-def test_the_cache_saves_its_work(decode):
-    """The keys of the source are computed once, and of the target those of one token a step."""
+def test_cached_keys_are_computed_once(decode):
+    """The keys of the source are computed once, those of the target for one token a step."""
     model, src, seen = talkative(1), sources()[:1], {"self_attention": [], "cross_attention": []}
     for name, lengths in seen.items():
         attention = getattr(model.decoder_layers[1], name)
@@ -47,8 +47,8 @@ def test_the_cache_saves_its_work(decode):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
-def test_a_beam_as_wide_as_everything_finds_the_best_of_all_sentences(alpha):
-    """Five tokens: 1 + 4 + 16 sentences end within three, 64 are cut off there: 85 in all."""
+def test_a_beam_wide_enough_for_all_sentences_finds_the_best(alpha):
+    """Five tokens: 1 + 4 + 16 sentences end within three, 64 are cut off there: 85 in total."""
     sizes = {"d_model": 6, "d_ff": 7, "num_encoder_layers": 1, "num_decoder_layers": 2}
     model = talkative(1, source_vocab_size=7, target_vocab_size=5, **sizes)
     src = torch.tensor([[3, 4, 5, 6, 3], [6, 5, 3, 0, 0], [4, 0, 0, 0, 0]])
@@ -72,11 +72,11 @@ def test_the_mode_is_restored_and_no_graph_is_kept(decode):
     assert model.training
 
 
-# --- Models that are made by hand
+# --- Hand-made models
 
 
-class Spoken(Transformer):
-    """Stands in for `Steps` and its model: of each beginning it knows the probabilities of what follows."""
+class Scripted(Transformer):
+    """Stands in for `Steps` and its model: it knows the probabilities of the next token after any prefix."""
 
     def __init__(self, follows):
         nn.Module.__init__(self)
@@ -91,16 +91,16 @@ class Spoken(Transformer):
         self.asked += 1
         self.said = [(*y, token) for y, token in zip(self.said, tokens[:, 0].tolist(), strict=True)]
         p = [[self.follows(y[0], y[2:]).get(token, 0.0) for token in range(5)] for y in self.said]
-        return torch.tensor(p).double().log() + 3.0  # logits have no zero of their own
+        return torch.tensor(p).double().log() + 3.0  # logits may be shifted by any constant
 
     def keep(self, rows):
         self.said = [self.said[row] for row in rows.tolist()]
 
 
 @pytest.fixture
-def spoken(monkeypatch):
-    def put_in(follows) -> Spoken:
-        model = Spoken(follows)
+def scripted(monkeypatch):
+    def put_in(follows) -> Scripted:
+        model = Scripted(follows)
         monkeypatch.setattr(decoding, "Steps", model)
         return model
 
@@ -108,12 +108,12 @@ def spoken(monkeypatch):
 
 
 def until(time: int, y: tuple) -> dict[int, float]:
-    """3, until it is time to end: the source is the time."""
+    """Token 3 until step `time`, then EOS; `time` is the first token of the source."""
     return {EOS: 1.0} if len(y) + 1 == time else {3: 1.0}
 
 
-def test_each_sentence_stops_and_is_padded(spoken):
-    model = spoken(until)
+def test_each_sentence_stops_and_is_padded(scripted):
+    model = scripted(until)
     src = torch.tensor([[3], [1], [4]])
     expected = [[3, 3, EOS, PAD], [EOS, PAD, PAD, PAD], [3, 3, 3, EOS]]
     assert greedy(model, src, max_length=13).tolist() == expected
@@ -123,33 +123,33 @@ def test_each_sentence_stops_and_is_padded(spoken):
     assert beam(model, src, beam_size=1, max_length=2).tolist() == [[3, 3], [EOS, PAD], [3, 3]]
 
 
-GARDEN = {
+GARDEN_PATH = {
     (): {3: 0.6, 4: 0.4},
     (3,): {EOS: 0.35, 3: 0.33, 4: 0.32},
     (4,): {EOS: 0.9, 3: 0.1},
 }
 
 
-def test_a_beam_finds_what_greedy_misses(spoken):
+def test_a_beam_finds_what_greedy_misses(scripted):
     """Greedy takes 3 (0.6), and ends with 0.6 · 0.35 = 0.21; by way of 4 it is 0.4 · 0.9 = 0.36."""
-    model, src = spoken(lambda _, y: GARDEN.get(y, {EOS: 1.0})), torch.tensor([[1]])
+    model, src = scripted(lambda _, y: GARDEN_PATH.get(y, {EOS: 1.0})), torch.tensor([[1]])
     assert greedy(model, src, max_length=5).tolist() == [[3, EOS]]
     assert beam(model, src, beam_size=2, length_penalty=0.0, max_length=5).tolist() == [[4, EOS]]
     assert model.asked == 2  # 0.21 is the most that is left: nothing can beat 0.36 without a penalty
 
 
-def test_what_can_only_be_as_good_is_not_looked_for(spoken):
-    model = spoken(lambda _, y: {EOS: 0.5, 3: 0.5} if not y else {EOS: 1.0})
+def test_a_beam_stops_when_nothing_better_can_follow(scripted):
+    model = scripted(lambda _, y: {EOS: 0.5, 3: 0.5} if not y else {EOS: 1.0})
     assert beam(model, torch.tensor([[1]]), length_penalty=0.0, max_length=5).tolist() == [[EOS]]
     assert model.asked == 1
     assert beam(model, torch.tensor([[1]]), length_penalty=2.0, max_length=5).tolist() == [[3, EOS]]  # better
 
 
-def test_the_penalty_counts_from_five():
+def test_length_penalty_by_hand():
     assert (lp(1, 0.6), lp(7, 1.0), lp(13, 2.0)) == (1, 2, 9)
 
 
-def test_the_papers_beam_unless_told():
+def test_the_default_beam_is_the_papers():
     given = inspect.signature(beam).parameters
     assert (given["beam_size"].default, given["length_penalty"].default) == (4, 0.6)
 
@@ -158,7 +158,7 @@ def test_the_papers_beam_unless_told():
 
 
 @pytest.mark.parametrize("cut", [{"top_k": 1}, {"top_k": 3}, {"top_k": 99}, {"top_p": 0.3}, {"top_p": 0.8}])
-def test_the_likeliest_are_those_that_transformers_leaves(cut):
+def test_top_k_and_top_p_keep_the_tokens_that_transformers_keeps(cut):
     logits_process = pytest.importorskip("transformers.generation.logits_process")
     [(name, value)] = cut.items()
     kinds = {"top_k": logits_process.TopKLogitsWarper, "top_p": logits_process.TopPLogitsWarper}
@@ -181,5 +181,5 @@ def test_drawn_sentences_are_as_frequent_as_likely():
     deviation = (draws * p * (1 - p)).sqrt()
     assert ((counts - draws * p).abs() <= 4 * deviation + 1e-9).all()
     then = {row[0]: [other[1] for other in drawn if other[0] == row[0]] for row in drawn}
-    assert set(then.pop(EOS, [PAD])) == {PAD}  # ended is ended
+    assert set(then.pop(EOS, [PAD])) == {PAD}  # nothing follows EOS
     assert all(len(set(tokens)) > 1 for tokens in then.values())

@@ -1,4 +1,4 @@
-"""Several processes that train one model: the same curve as one, a death, and going on with another number."""
+"""Training in several processes: the same losses as one, an interrupt, and resuming with another number."""
 
 import json
 import os
@@ -17,8 +17,8 @@ from transformer_lessons.tools import cli
 from transformer_lessons.trainer import Trainer, TrainingConfig, distributed
 from transformer_lessons.trainer.tasks import NumberWords
 
-# A tiny model in float64, without dropout, so that only the order of sums differs; stage after stage of a run,
-# each with its own number of processes, which are forked: torchrun would take seconds for each of them.
+# A tiny model in float64, without dropout, so that only the order of sums differs. The stages of a run have
+# different numbers of processes, which are forked: torchrun would take seconds to start each of them.
 SCRIPT = """
 import json, os, socket, sys
 from pathlib import Path
@@ -91,7 +91,7 @@ needs_gloo = pytest.mark.skipif(
     reason="this torch has no gloo",
 )
 STAGES = [
-    # One process, to compare with; and a run that begins as copies, goes on as two and three shards, ends alone.
+    # One process to compare with; then a run as two copies, two shards, three shards and one process.
     {"processes": 1, "folder": "alone", "steps": 20},
     {"processes": 2, "folder": "run", "steps": 7},
     {"processes": 2, "folder": "run", "steps": 14, "shard": True},
@@ -102,7 +102,7 @@ STAGES = [
 
 @pytest.fixture(scope="module")
 def ends(tmp_path_factory) -> list[list[dict]]:
-    """What each process said at its end, by stage and rank, and where its files are; all of it in one start."""
+    """The last output of each process, with its folder, by stage and rank; one subprocess runs all stages."""
     parent = tmp_path_factory.mktemp("runs")
     given = json.dumps([{**stage, "folder": str(parent / stage["folder"])} for stage in STAGES])
     how = {"capture_output": True, "text": True, "timeout": 500, "env": ENVIRONMENT}
@@ -114,8 +114,8 @@ def ends(tmp_path_factory) -> list[list[dict]]:
 
 
 @needs_gloo
-def test_copies_and_shards_train_as_one_process_and_go_on_from_each_others_checkpoints(ends):
-    """Whatever rows a process has: of nine, one has five and the other four, each in four parts."""
+def test_copies_and_shards_train_as_one_process_and_resume_each_others_checkpoints(ends):
+    """Whatever rows a process has: of nine, one has five and the other four, both in four parts."""
     expected = ends[0][0]["losses"]
     assert expected[-1] < 0.95 * expected[0]
     for end in ends:
@@ -140,8 +140,8 @@ def losses(folder: Path) -> list[float]:
 
 
 @needs_gloo
-def test_the_command_is_stopped_and_one_process_goes_on_by_the_same_words(tmp_path, monkeypatch, capsys):
-    """Ctrl-C to all leaves a checkpoint of the last step; what a death leaves is the page's."""
+def test_an_interrupted_command_is_resumed_by_one_process(tmp_path, monkeypatch, capsys):
+    """Ctrl-C leaves a checkpoint of the last step; `test_book_several_machines` kills a process."""
     sizes = {"d_model": 16, "num_heads": 2, "d_ff": 8, "num_encoder_layers": 1, "num_decoder_layers": 1}
     training = {"training_pairs": 999, "checkpoint_every": 5, "steps": 60, "warmup_steps": 5}
     settings = {"model": {**sizes, "dropout": 0.0}, "training": training}
@@ -170,7 +170,7 @@ def test_the_command_is_stopped_and_one_process_goes_on_by_the_same_words(tmp_pa
 
 @pytest.fixture
 def two(monkeypatch):
-    """This process is the second of two on a machine with two GPUs; gives what is asked of torch."""
+    """This process is the second of two on a machine with two GPUs; returns the calls of torch."""
     asked = []
     monkeypatch.setattr(distributed, "rank", lambda: 1)
     monkeypatch.setattr(distributed, "world_size", lambda: 2)
@@ -194,8 +194,8 @@ def test_every_process_has_its_own_gpu(two, monkeypatch):
         pass
 
 
-def test_of_two_copies_the_second(two, monkeypatch, tmp_path, capsys):
-    """Sends its gradients once a step, has dropout of its own, and writes and shows nothing."""
+def test_the_second_copy_sends_gradients_once_a_step_and_writes_nothing(two, monkeypatch, tmp_path, capsys):
+    """It also has its own dropout and shows nothing."""
     monkeypatch.setattr(distributed, "DistributedDataParallel", lambda module: module)
     model = Transformer(TransformerConfig(11, 13, 6, 3, 5, 1, 1, max_length=17))
     batches, crossed = Batches([([3 + n], [5 + n]) for n in range(7)], 7, seed=0), []

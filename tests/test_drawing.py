@@ -1,4 +1,4 @@
-"""The book's drawings: colours that can be told apart, whole words, and many of them on one page."""
+"""The book's drawings: colours that can be told apart, words that fit, and many drawings on one page."""
 
 import re
 from itertools import combinations
@@ -24,13 +24,13 @@ TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 
 
 
 def linear(colour):
-    """Amounts of light."""
+    """Linear RGB, proportional to light."""
     rgb = np.array(mpl.colors.to_rgb(colour))
     return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
 
 
 def contrast(a, b):
-    """As WCAG 2.2 defines it."""
+    """The contrast ratio of WCAG 2.2."""
     darker, lighter = sorted(TO_XYZ[1] @ linear(colour) for colour in (a, b))
     return (lighter + 0.05) / (darker + 0.05)
 
@@ -49,7 +49,7 @@ def lab(colour, blindness):
 @MODES
 def test_words_and_outlines_stand_out(mode):
     colour = {role: pair[mode] for role, pair in PALETTE.items()}
-    least = dict.fromkeys((*SIX, "weight"), 2.995)  # of outlines, bars and cells; more of words:
+    least = dict.fromkeys((*SIX, "weight"), 2.995)  # for outlines, bars and cells; more for words:
     least |= dict.fromkeys("ink soft query key value wrong residual mask".split(), 4.5)
     cells = {(role, alpha) for role in SIX for alpha in (0.06, TINT, 0.3)} | {("value", 0.4), ("mask", 0.12)}
     for page in {colour["paper"], ("#ffffff", "#121212")[mode]}:
@@ -102,7 +102,7 @@ def test_captions_and_alternative_texts_are_escaped():
     assert repr(drawing) == 'Figure 1.2. <script>, "a" & *b* <em>c</em> ("d_k" < <b>)'
 
 
-def test_no_id_stands_twice_and_each_is_found():
+def test_ids_are_unique_and_references_resolve():
     ids = re.findall(r' id="([^"]*)"', html := drawn("1.2")._repr_html_() + drawn("1.3")._repr_html_())
     assert len(ids) == len(set(ids)) > 4
     assert set(re.findall(r'(?:url\(|href=")#([^")]*)', html)) == set(ids) - {"fig-1-2", "fig-1-3"}
@@ -135,20 +135,20 @@ def test_letters_on_a_phone_have_9_pixels_and_stay_inside():
             assert (size >= 9, left >= 0, left + width <= WIDTH) == (True,) * 3, text.text
 
 
-def test_heat_is_as_full_as_its_values_from_the_top():
+def test_heat_cells_have_the_opacity_and_place_of_their_values():
     plot = Plot()
     plot.heat([[0.5, 0.5, -1.0], [0.0, 0.25, 0.0]], "query", "key")
     cell = r'd="M([\d.]+) ([\d.]+)L([\d.]+) [^"]*"[^>]*style="(?:fill-opacity:([\d.]+);)?fill:var\(--(\w+)'
     cells = re.findall(cell, plot.svg()[1])
     assert [one[3:] for one in cells] == [("0.5", "query"), ("", "key"), ("0.25", "query")]
-    corners = [plot.at(-0.5, 0)[0], 12, plot.at(1.5, 0)[0]]  # two equal neighbours are one
+    corners = [plot.at(-0.5, 0)[0], 12, plot.at(1.5, 0)[0]]  # equal neighbours are merged
     assert [float(place) for place in cells[0][:3]] == pytest.approx(corners, abs=0.01)
 
 
-def test_lines_of_a_kind_are_one_path_and_all_there():
+def test_only_opaque_lines_of_a_kind_share_a_path():
     canvas, hidden = Canvas(100), [[False] * 5] * 4
     canvas.matrix(0, 0, [[0.0] * 5] * 4, weights=True, mask=hidden)  # twenty crosses
-    canvas.line((0, 0), (5, 5), role="mask", alpha=0.5)  # two of these would be darker where they meet
+    canvas.line((0, 0), (5, 5), role="mask", alpha=0.5)  # not one path: it is darker where two meet
     canvas.line((0, 5), (5, 0), role="mask", alpha=0.5)
     _, content = canvas.svg()
     crosses = [d for d in re.findall(r'<path d="([^"]*)"', content) if d.count("M") == 40]

@@ -1,4 +1,4 @@
-"""Positional encodings against the formula in plain Python; `test_properties` has what holds of distances."""
+"""Positional encodings against the formula in plain Python; `test_properties` tests distances."""
 
 import math
 
@@ -41,7 +41,7 @@ def test_far_positions_keep_their_digits(dtype):
 
 
 @pytest.mark.parametrize("make", [sinusoidal, shift_matrix])
-def test_tables_go_where_they_are_wanted(make):
+def test_tables_have_the_requested_device_and_dtype(make):
     assert make(3, 4, device="meta").device.type == "meta"
     assert make(3, 4, dtype=torch.bfloat16).dtype == torch.bfloat16
     assert make(3, 4).dtype == torch.float32
@@ -55,7 +55,7 @@ def test_the_shift_matrix_by_hand():
 
 
 @pytest.mark.parametrize("d_model", [0, 7])
-def test_a_lone_sine_cannot_be_shifted(d_model):
+def test_a_shift_needs_an_even_width(d_model):
     with pytest.raises(ValueError, match=f"^d_model: expected an even number, got {d_model}$"):
         shift_matrix(1, d_model)
 

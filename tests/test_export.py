@@ -1,4 +1,4 @@
-"""Exported models, read by the programs they are for: the same values, the same tokens."""
+"""Exported models, loaded by other programs, give the same values and tokens."""
 
 import re
 import sys
@@ -34,16 +34,16 @@ OTHER = {"tie_embeddings": False, "activation": "gelu"}
 
 
 def model_of(**settings) -> Transformer:
-    """Moved far off its start, so that sentences differ."""
+    """A model far from its initial weights, so that sentences differ."""
     shared = settings.get("shared_vocabulary", False)
     config = TransformerConfig(19 if shared else 17, 19, max_length=11, **{**SIZES, **settings})
     model = perturb(perturb(Transformer(config))).eval()
-    model.output.weight.data[:2] = 0.0  # neither padding nor a start mark is said
+    model.output.weight.data[:2] = 0.0  # padding and BOS are never written
     return model.requires_grad_(False)
 
 
 def saved(directory: Path, model: Transformer) -> tuple[Path, list[str], list[str]]:
-    """As a run, and the tokens of both sides."""
+    """Save the model as a run; return the folder and the tokens of both sides."""
     tokens = [f"word{number}" for number in range(3, 19)]
     target = Vocabulary(tokens)
     source = target if model.config.shared_vocabulary else Vocabulary(tokens[:14])
@@ -51,8 +51,8 @@ def saved(directory: Path, model: Transformer) -> tuple[Path, list[str], list[st
     return directory, source.tokens, target.tokens
 
 
-def said(model: Transformer) -> list[list[int]]:
-    """What the course's own decoding says, without marks."""
+def decoded(model: Transformer) -> list[list[int]]:
+    """The tokens of the course's own decoding, without special ids."""
     return [[y for y in row if y > 2] for row in decoding.greedy(model, SRC, max_length=11).tolist()]
 
 
@@ -68,7 +68,7 @@ def test_transformers_computes_and_says_the_same(tmp_path, settings):
     logits = theirs(input_ids=SRC, attention_mask=real.long(), decoder_input_ids=target).logits
     torch.testing.assert_close(logits, model(SRC, target), atol=1e-5, rtol=1e-5)
     found = theirs.generate(SRC, attention_mask=real.long(), num_beams=1, do_sample=False)
-    assert [[y for y in row if y > 2] for row in found.tolist()] == said(model)
+    assert [[y for y in row if y > 2] for row in found.tolist()] == decoded(model)
 
 
 TWO, LEARNED = PRE | {"shared_vocabulary": False}, {"position": "learned"}
@@ -82,14 +82,14 @@ def test_ctranslate2_says_the_same(tmp_path, settings):
     words = [[source[x] for x in sentence] for sentence in SENTENCES]
     theirs = ctranslate2.Translator(str(tmp_path / "out"))
     found = theirs.translate_batch(words, beam_size=1, max_decoding_length=11)
-    assert [one.hypotheses[0] for one in found] == [[target[y] for y in row] for row in said(model)]
+    assert [one.hypotheses[0] for one in found] == [[target[y] for y in row] for row in decoded(model)]
 
 
-# --- As the page for users has it
+# --- The page for users
 
 
 @pytest.mark.usefixtures("no_shape_checks")  # while a graph is traced, a length is a symbol
-def test_the_page_prints_what_it_says(tmp_path, monkeypatch, capsys):
+def test_examples_on_the_page_print_what_it_shows(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)  # no run of a developer's own may be picked up
     page = (ROOT / "book" / "other_programs.md").read_text(encoding="utf-8")
     for kind, block in re.findall(r"```(bash|python|text)\n(.*?)```", page, re.DOTALL):
@@ -98,7 +98,7 @@ def test_the_page_prints_what_it_says(tmp_path, monkeypatch, capsys):
                 assert cli.main(command.split()) == 0
                 capsys.readouterr()
         elif kind == "python":
-            exec(block, {})  # each by itself, as a reader may take it
+            exec(block, {})  # each in its own namespace, as a reader may copy one alone
         else:
             assert capsys.readouterr().out == block
     assert_any_lengths(Path("graphs"), load_model()[0])
@@ -113,7 +113,7 @@ def test_graphs_of_pre_norm_with_learned_positions(tmp_path):
 
 
 def assert_any_lengths(directory: Path, model: Transformer):
-    """Rows, sources and steps of other numbers than the graphs were traced with: logits of all steps."""
+    """The same logits at each step, for other numbers of rows, source tokens and steps than when traced."""
     c = model.config
     paths = (directory / "encoder.onnx", directory / "decoder_step.onnx")
     encoder, step = map(onnxruntime.InferenceSession, paths)
@@ -145,7 +145,7 @@ def test_a_byte_pair_encoding_goes_with_its_model(tmp_path):
     assert ctranslate2.Translator(str(tmp_path / "ctranslate2")).translate_batch([words])
 
 
-def test_what_a_format_cannot_say_is_refused_and_nothing_is_left(tmp_path, monkeypatch):
+def test_what_a_format_does_not_support_is_refused_and_leaves_no_files(tmp_path, monkeypatch):
     for settings, complaint in (
         (POST | LEARNED, "sinusoidal positions, got learned"),
         (TWO, "one vocabulary"),
@@ -161,7 +161,7 @@ def test_what_a_format_cannot_say_is_refused_and_nothing_is_left(tmp_path, monke
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-# --- The way back
+# --- Importing weights
 
 
 @pytest.mark.parametrize("settings", [POST, PRE | OTHER])
@@ -208,11 +208,11 @@ def test_other_models_of_transformers_are_refused(change, complaint):
         (PRE, {"activation": nn.GELU()}, "activation: expected relu, as in our model, got GELU"),
         (PRE, {"layer_norm_eps": 1e-6}, "layer_norm_eps: expected 1e-05, as in our model, got 1e-06"),
         (PRE, {"norm_first": False}, "norm_first: expected True"),
-        (POST, {"norm_first": False}, r"got .*'decoder.norm.bias', .10,"),  # a norm that ours has not
+        (POST, {"norm_first": False}, r"got .*'decoder.norm.bias', .10,"),  # a norm that ours lacks
     ],
 )
 def test_other_settings_of_torch_are_refused(ours, settings, complaint):
-    """Though, but for the last, every weight would fit."""
+    """Every weight would fit, except in the last case."""
     same = {"d_model": 10, "nhead": 2, "num_encoder_layers": 2, "num_decoder_layers": 3, "norm_first": True}
     theirs = nn.Transformer(dim_feedforward=23, batch_first=True, **{**same, **settings})
     with pytest.raises(ValueError, match=complaint):

@@ -1,4 +1,4 @@
-"""A model as a script for the live translator: every parameter once, in 8 bits. In a browser: tests/site."""
+"""A model as a script for the live translator: every parameter once, in 8 bits; `tests/site` runs it."""
 
 import base64
 import json
@@ -32,7 +32,7 @@ def values(content: dict, name: str) -> torch.Tensor:
 
 @pytest.mark.parametrize("dtype", ["int8", "float32"])
 @pytest.mark.parametrize("changes", [{}, {"tie_embeddings": False}])
-def test_every_parameter_is_there_under_its_name_to_half_a_step(dtype, changes):
+def test_every_parameter_is_exported_to_half_a_quantisation_step(dtype, changes):
     model, source, target = small(**changes)
     with torch.no_grad():
         model.encoder_layers[0].feed_forward.W_1.weight[3] = 0
@@ -51,7 +51,7 @@ def test_every_parameter_is_there_under_its_name_to_half_a_step(dtype, changes):
     assert bool(content["tied"]) == model.config.tie_embeddings
 
 
-def test_what_the_page_has_no_code_for_is_refused():
+def test_what_the_page_does_not_support_is_refused():
     for name, value in {"activation": "gelu", "position": "learned"}.items():
         with pytest.raises(ValueError, match=f"web: expected {name} .*that it supports, got '{value}'"):
             web.exported(*small(**{name: value}))

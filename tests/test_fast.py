@@ -1,4 +1,4 @@
-"""What is fast says what the canon says: values, gradients, tokens; only dropout draws other numbers."""
+"""The fast parts compute what the canon does: values, gradients, tokens; only dropout draws other numbers."""
 
 import copy
 import math
@@ -32,7 +32,7 @@ from transformer_lessons.variants import rotary_attention
 
 CHOICES = [{}, {"norm_first": True, "position": "learned", "activation": "gelu"}]
 CHANGES = pytest.mark.parametrize("changes", CHOICES, ids=["post-norm", "pre-norm"])
-# Lengths of the two sides, the target's with its mark.
+# Lengths of the two sides, the target's with its BOS or EOS.
 SIZES = [(7, 5), (3, 11), (5, 2), (13, 3), (2, 13), (11, 7), (1, 1), (4, 9)]
 
 
@@ -67,11 +67,11 @@ def test_an_accelerated_model_is_the_same_function(changes):
     assert_same(gradients(faster, (logits * cotangent).sum()), gradients(model, (expected * cotangent).sum()))
 
 
-def test_there_and_back():
+def test_accelerate_and_plain_undo_each_other():
     model = new_model(dropout=0.1)
     classes = [type(m) for m in model.modules()]
     assert accelerate(accelerate(model)) is model
-    assert not torch.backends.cuda.cudnn_sdp_enabled()  # which plans anew for every shape
+    assert not torch.backends.cuda.cudnn_sdp_enabled()  # it makes a new plan for every shape
     assert [type(m) for m in plain(plain(model)).modules()] == classes
 
 
@@ -116,7 +116,7 @@ def test_values_that_are_given_without_keys_are_used():
 
 @pytest.fixture
 def by_onednn(monkeypatch):
-    """All products that can be are oneDNN's, as large ones are on some processors; those that were."""
+    """Compute every product that can be by oneDNN, as large ones on some processors; return the calls."""
     if not torch.backends.mkldnn.is_available():
         pytest.skip("this PyTorch has no oneDNN")
     calls, multiply = [], products.by_onednn
@@ -131,7 +131,7 @@ def by_onednn(monkeypatch):
 def test_products_by_onednn(by_onednn, shape, width):
     x, weight, bias = torch.randn(shape[::-1]).mT.reshape(shape), torch.randn(width, 11), torch.randn(width)
     assert_same_function(products.linear, F.linear, x, weight, bias)
-    assert len(by_onednn) == 3, "the product, and those of two gradients"
+    assert len(by_onednn) == 3, "one product forwards, one for each of two gradients"
     vector, wide = torch.randn(11), torch.randn(7, 11, dtype=torch.float64)
     for one in (vector, wide):
         assert_close(products.linear(one, weight.to(one.dtype)), F.linear(one, weight.to(one.dtype)))
@@ -140,7 +140,7 @@ def test_products_by_onednn(by_onednn, shape, width):
     with FakeTensorMode() as mode:  # the page about costs counts PyTorch's bytes, on every machine
         products.linear(mode.from_tensor(x), mode.from_tensor(weight))
     torch.compile(products.linear, backend="eager")(x, weight)  # inductor would fail
-    assert len(by_onednn) == 3, "of one vector, other types, autocast, no numbers, a compiler's: PyTorch's"
+    assert len(by_onednn) == 3, "vectors, other dtypes, autocast, fake tensors and compilers: left to PyTorch"
 
 
 @CHANGES
@@ -156,7 +156,7 @@ def test_a_training_step_by_onednn(by_onednn, changes):
 
 
 class Adapter(nn.Linear):
-    """As adapters do it: the weight of the layer that it stands for, and more."""
+    """Like adapters: it has the weight of the layer that it replaces, and adds something."""
 
     def forward(self, x):
         return super().forward(x) + x.cos()
@@ -171,7 +171,7 @@ class Adapter(nn.Linear):
     ],
     ids=["adapter", "hook", "attention"],
 )
-def test_what_somebody_put_in_is_not_left_out(change):
+def test_replaced_layers_hooks_and_attention_functions_are_used(change):
     attention, x = FusedMultiHeadAttention(15, 3).double(), torch.randn(2, 11, 15, dtype=torch.float64)
     before = attention(x)
     change(attention)
@@ -181,8 +181,8 @@ def test_what_somebody_put_in_is_not_left_out(change):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_under_autocast_it_is_as_near(dtype):
-    """Nearer than twice the canon's own distance from float64."""
+def test_an_accelerated_model_is_as_precise_under_autocast(dtype):
+    """Within twice the canon's own distance from float64."""
     model, batch = new_model(torch.float32), make_batch(some_pairs())
     exact = copy.deepcopy(model).double()(batch.src, batch.tgt_in)
     with torch.autocast("cpu", dtype):
@@ -198,7 +198,7 @@ COUNT = 4 * 104_729  # a prime number of draws
 
 
 def within(rate: float, count: int) -> float:
-    """Five standard deviations of how often something of this rate happens: once in two million times more."""
+    """Five standard deviations of an event's frequency, exceeded once in two million times."""
     return 5 * math.sqrt(rate * (1 - rate) / count)
 
 
@@ -223,7 +223,7 @@ def test_what_is_left_and_its_gradient_are_scaled_as_by_torch(dtype):
     assert torch.equal(gradient, (ours != 0) * torch.tensor(1 / 0.75, dtype=dtype))
 
 
-def test_only_in_training_and_elsewhere_torchs():
+def test_dropout_acts_only_in_training_and_works_on_other_devices():
     x = torch.randn(7, 101)
     assert torch.equal(Dropout(0.5).eval()(x), x)
     assert torch.equal(Dropout(0.0)(x), x)
@@ -246,7 +246,7 @@ def adapted(model: Transformer):
 
 @pytest.fixture
 def parts(monkeypatch) -> list[int]:
-    """How many tokens were projected in parts, at each call."""
+    """The number of tokens projected in parts, for each call."""
     seen = []
     monkeypatch.setattr(losses, "CPU_ROWS", 7)  # 51 tokens are no multiple of it
     monkeypatch.setattr(
@@ -309,7 +309,7 @@ def test_projected_in_parts_it_is_the_same_loss(dtype, smoothing, pad_id, part, 
     )
 
 
-def test_nothing_is_computed_that_nobody_asks_for():
+def test_gradients_are_computed_only_if_one_is_needed():
     hidden, weight, targets = vectors()
     products = []
     for asks in ((False, False), (True, False), (False, True), (True, True), None):
@@ -341,7 +341,7 @@ def test_in_bfloat16_parts_are_summed_in_float32(monkeypatch):
 
 @pytest.mark.parametrize("is_autocast", [False, True])
 def test_recomputed_gradients_are_the_same_bits(is_autocast):
-    """With dropout too: what was dropped is dropped again, or the gradients would be of another function."""
+    """Also with dropout: the same entries are dropped again, or gradients would be of another function."""
     model, batch, found = accelerate(new_model(torch.float32, dropout=0.3)), make_batch(some_pairs()), []
     for change in (lambda model: model, recompute, recompute):
         change(model)
@@ -356,12 +356,12 @@ def test_recomputed_gradients_are_the_same_bits(is_autocast):
 
 
 def talkative(seed: int) -> tuple[Transformer, Tensor]:
-    """A model whose sentences differ and end, and what it is to translate."""
+    """A model whose sentences differ and end, and sources to translate."""
     return models.talkative(seed, norm_first=True), sentences([11, 7, 5, 3, 2, 1, 11, 4, 4, 8, 6])
 
 
 @pytest.mark.parametrize("seed", [7, 11])
-def test_the_canons_tokens(seed):
+def test_fast_decoding_gives_the_canons_tokens(seed):
     model, src = talkative(seed)
     settings = [
         {"beam_size": beams, "length_penalty": alpha, "max_length": 13}
@@ -383,7 +383,7 @@ def test_nothing_to_translate():
     assert greedy(model, src[:0], max_length=3).shape == beam(model, src[:0], max_length=3).shape == (0, 0)
 
 
-def test_sentences_leave_when_half_of_all_are_done(monkeypatch):
+def test_finished_sentences_are_removed_when_they_are_half_of_all(monkeypatch):
     seen, next_logits = [], Steps.next_logits
     watched = lambda self, token: seen.append(len(token)) or next_logits(self, token)  # noqa: E731
     monkeypatch.setattr(Steps, "next_logits", watched)
@@ -401,15 +401,15 @@ def test_sentences_leave_when_half_of_all_are_done(monkeypatch):
 @CHANGES
 @pytest.mark.parametrize(("sentences", "copies"), [(1, 1), (1, 2), (3, 2), (11, 1), (11, 2)])
 @pytest.mark.parametrize("weights", [accelerate, quantize], ids=["float32", "int8"])
-def test_steps_on_a_cpu_are_steps(sentences, copies, changes, weights):
+def test_steps_on_a_cpu_give_the_same_logits(sentences, copies, changes, weights):
     model = accelerate(new_model(**changes, max_length=19)).float().eval()
-    model.output = nn.Linear(model.config.d_model, 21, bias=False)  # no even number of rows
+    model.output = nn.Linear(model.config.d_model, 21, bias=False)  # an odd number of rows
     weights(model)
     src = talkative(7)[1][:sentences]
     with torch.no_grad():
         both = Steps(model, src, copies), fastest_steps(model, src, copies)
         assert type(both[1]) is CPUSteps
-        for step in range(18):  # beyond the room that a cache begins with
+        for step in range(18):  # beyond the initial capacity of a cache
             token = torch.randint(3, 19, (copies * len(both[0].src_mask), 1))
             ours, expected = (one.next_logits(token) for one in both[::-1])
             assert_close(ours, expected, tolerance=1e-5)
@@ -437,7 +437,7 @@ def test_int8_rounds_each_row_of_weights_and_each_vector_by_itself(bias):
     assert_close(rounded(x), by_hand.float(), tolerance=1e-6)
     error = (rounded(x) - expected).norm(dim=-1) / x.norm(dim=-1).clamp_min(1e-30)
     assert 0 < error.max() <= 0.02
-    assert torch.equal(rounded(x[:, :1]), rounded(x)[:, :1])  # whatever stands beside it
+    assert torch.equal(rounded(x[:, :1]), rounded(x)[:, :1])  # whatever else is in the batch
 
 
 @pytest.mark.parametrize(
@@ -451,9 +451,9 @@ def test_int8_rounds_each_row_of_weights_and_each_vector_by_itself(bias):
     ],
     ids=["adapter", "hook", "backward hook", "attention", "float64"],
 )
-def test_only_what_is_known_takes_steps_on_a_cpu(change):
+def test_only_known_models_take_steps_on_a_cpu(change):
     model, src = new_model().float().eval(), torch.tensor([[3, 4], [5, 0]])
     assert type(fastest_steps(model, src)) is CPUSteps
-    assert type(fastest_steps(model, torch.tensor([[3], [0]]))) is Steps  # nothing to look at
+    assert type(fastest_steps(model, torch.tensor([[3], [0]]))) is Steps  # a row of padding alone
     change(model)
     assert type(fastest_steps(model, src)) is Steps

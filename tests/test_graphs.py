@@ -1,7 +1,7 @@
-"""What a GPU is told once: recorded and replayed, a step is the same step.
+"""CUDA graphs: a step that is recorded and replayed is the same step.
 
-Without a GPU a tape takes the graph's part: it keeps every operation that was done, with the tensors of each, and
-does them again on these very tensors, as a graph does.
+Without a GPU a tape takes the place of the graph: it records every operation with its tensors, and repeats
+them on these same tensors, as a graph does.
 """
 
 import weakref
@@ -27,12 +27,12 @@ from transformer_lessons.trainer import Trainer, TrainingConfig
 from transformer_lessons.variants import rotary_attention
 
 CUDA = torch.device("cuda")
-# Whose results are numbers that Python waits for, or shapes that depend on them: no graph can hold these.
+# Their results are numbers that Python waits for, or have shapes that depend on values: not for graphs.
 WAITS = {"_local_scalar_dense", "nonzero", "masked_select"}
 
 
 class Tape(TorchDispatchMode):
-    """Every operation, with the tensors that it read and those that it gave."""
+    """Records every operation with its inputs and results."""
 
     def __init__(self):
         super().__init__()
@@ -53,7 +53,7 @@ class Tape(TorchDispatchMode):
 
 
 def taped(work, device, pool=None):
-    """`graphs.capture_graph` on a CPU, but that recording does the work for the first time."""
+    """`graphs.capture_graph` for a CPU, except that recording already does the work once."""
     tape = Tape()
     with tape:
         result = work()
@@ -93,10 +93,10 @@ def test_each_shape_is_recorded_when_it_comes_again(tape):
     for length in (2, 2, 2, 3):
         assert_close(double(torch.ones(length)), 2 * torch.ones(length))
     assert seen == [3, 5, 3, 5, 2, 2, 2]
-    assert capture_graph(seen.pop, torch.device("cpu")) == seen.pop  # nothing to record
+    assert capture_graph(seen.pop, torch.device("cpu")) == seen.pop  # on a CPU nothing is recorded
 
 
-def test_a_rounded_batch_has_the_same_loss():
+def test_a_batch_with_more_padding_has_the_same_loss():
     model, pairs = accelerate(new_model()), [(7, 5), (3, 12), (5, 2)]
     src, tgt = (sentences([pair[side] for pair in pairs]) for side in (0, 1))
     batch = Batch(src, tgt, tgt.roll(-1, 1) * (tgt != 0))
@@ -109,7 +109,7 @@ def test_a_rounded_batch_has_the_same_loss():
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("change", ["", "hook"])
-def test_padding_that_is_not_left_out_counts_nothing(tape, smoothing, change):
+def test_padding_that_is_not_left_out_changes_nothing(tape, smoothing, change):
     model, found = new_model(), []
     if change:
         model.output.register_forward_hook(lambda module, given, y: y.tanh())
@@ -126,7 +126,7 @@ def test_padding_that_is_not_left_out_counts_nothing(tape, smoothing, change):
 
 
 def trainers(device, dtype=torch.float32, **settings) -> tuple[Trainer, Trainer]:
-    """One as on a GPU, whose steps are replayed, and one that takes each anew."""
+    """A trainer that replays its steps, as on a GPU, and one that does not."""
     source, target = number_words.vocabularies()
     pairs = number_words.pairs(number_words.training_numbers(307, 0))
     how = TrainingConfig(**{"steps": 90, "tokens": 211, "warmup_steps": 5, "seed": 1} | settings)
@@ -141,9 +141,9 @@ def trainers(device, dtype=torch.float32, **settings) -> tuple[Trainer, Trainer]
     return tuple(made)
 
 
-def assert_same_steps(ours: Trainer, anew: Trainer, count: int, close: float) -> None:
+def assert_same_steps(ours: Trainer, eager: Trainer, count: int, close: float) -> None:
     for _ in range(count):
-        one, other = ours.train_step(), anew.train_step()
+        one, other = ours.train_step(), eager.train_step()
         for name in ("loss", "gradient_norm"):
             assert one[name] == pytest.approx(other[name], rel=close), (one, other)
         # In float16 one token of 100 may differ, which is 0.01 give or take rounding.
@@ -199,7 +199,7 @@ def test_on_a_gpu_a_resumed_run_is_replayed_too(gpu, tmp_path):
 
 @pytest.mark.parametrize("changes", [{}, {"norm_first": True, "position": "learned"}], ids=str)
 @pytest.mark.parametrize("copies", [1, 2])
-def test_replayed_steps_are_steps(tape, monkeypatch, changes, copies):
+def test_replayed_steps_give_the_same_logits(tape, monkeypatch, changes, copies):
     monkeypatch.setattr(decoding_steps, "INITIAL_CAPACITY", 4)
     model, src = accelerate(new_model(**changes, max_length=37)).eval(), sentences([5, 3, 7, 1, 4])
     with torch.no_grad():
@@ -217,11 +217,11 @@ def test_replayed_steps_are_steps(tape, monkeypatch, changes, copies):
                     one.keep_sentences(torch.tensor([0, 3]))
     gone = weakref.ref(both[1])
     del both, one
-    assert gone() is None  # and its memory is free
+    assert gone() is None  # so its memory is free
 
 
 @pytest.mark.parametrize("seed", [7, 11])
-def test_on_a_gpu_the_canons_tokens(gpu, seed):
+def test_on_a_gpu_decoding_gives_the_canons_tokens(gpu, seed):
     model = talkative(seed, norm_first=True).to(gpu)
     src = sentences([11, 7, 5, 3, 2, 1, 11, 4, 4, 8, 6]).to(gpu)
     options = {"beam_size": 4, "length_penalty": 0.6, "max_length": 13}

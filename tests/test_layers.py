@@ -12,7 +12,7 @@ from transformer_lessons.oracles.measure import perturb
 from transformer_lessons.oracles.names import layer_to_torch
 
 SOURCE, TARGET = 7, 11
-EARLIER = torch.ones(TARGET, TARGET).triu(1) == 1  # what is hidden, as PyTorch has it
+LATER = torch.ones(TARGET, TARGET).triu(1) == 1  # True is hidden, as in PyTorch
 
 
 def pair(dropout: float = 0.0, norm_first: bool = False) -> tuple[DecoderLayer, nn.Module]:
@@ -29,7 +29,7 @@ def test_a_target_mask_comes_on_top_of_causality():
     ours, theirs = pair()
     x, memory = torch.randn(2, TARGET, 15), torch.randn(2, SOURCE, 15)
     actual = ours(x, memory, tgt_mask=padding_mask(tgt, 0))
-    expected = theirs(x, memory, tgt_mask=EARLIER, tgt_key_padding_mask=tgt == 0)
+    expected = theirs(x, memory, tgt_mask=LATER, tgt_key_padding_mask=tgt == 0)
     assert_close(actual[tgt != 0], expected[tgt != 0])
 
 
@@ -45,5 +45,5 @@ def test_dropout_is_on_the_output_of_every_sublayer_and_nowhere_else(norm_first)
     torch.manual_seed(1)
     actual = ours(x, memory)
     torch.manual_seed(1)
-    assert_close(actual, theirs(x, memory, tgt_mask=EARLIER))
+    assert_close(actual, theirs(x, memory, tgt_mask=LATER))
     assert not torch.allclose(actual, ours.eval()(x, memory))

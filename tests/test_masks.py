@@ -75,6 +75,6 @@ def test_booleans_as_an_additive_mask_and_back(options):
         (lambda: additive(torch.ones(2)), "^mask: expected booleans, got torch.float32$"),
     ],
 )
-def test_what_could_mean_either_thing_is_refused(call, complaint):
+def test_ambiguous_masks_and_sizes_are_refused(call, complaint):
     with pytest.raises(ValueError, match=complaint):
         call()

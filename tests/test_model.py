@@ -1,4 +1,4 @@
-"""Sizes and ties of the whole model; `test_oracles` has PyTorch's, `test_properties` what it may see."""
+"""The whole model; `test_oracles` compares it with PyTorch's, `test_properties` tests what it may see."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ def test_dropout_on_both_embeddings(src, tgt):
 
 @pytest.mark.parametrize("changes", [{}, {"position": "learned", "norm_first": True}])
 def test_nothing_is_left_on_another_device(changes):
-    """`meta` holds no numbers but is a device: a tensor made on the CPU on the way would meet one that is not."""
+    """`meta` is a device without numbers: an intermediate tensor made on the CPU would raise an error."""
     model = Transformer(config(**changes)).to("meta")
     src, tgt = (torch.ones(2, length, dtype=torch.int64, device="meta") for length in (7, 11))
     logits = model(src, tgt)
@@ -47,7 +47,7 @@ def test_longer_than_max_length(src):
 
 
 def test_attention_maps_of_every_attention(src, tgt):
-    """Their values: `test_layers`."""
+    """Names and shapes; `test_attention` tests values."""
     encoder = {f"encoder_layers.{n}.self_attention": (3, 3, 7, 7) for n in range(2)}
     both = {"self": (3, 3, 11, 11), "cross": (3, 3, 11, 7)}
     decoder = {f"decoder_layers.{n}.{kind}_attention": both[kind] for n in range(3) for kind in both}

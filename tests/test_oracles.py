@@ -1,4 +1,4 @@
-"""Every component beside an implementation that we did not write, and whether a difference would be seen."""
+"""Every component against an implementation that we did not write, and that differences are detected."""
 
 import pytest
 import torch
@@ -67,20 +67,20 @@ class Doubled(LayerNorm):
 
 
 class ShiftedFirst(LayerNorm):
-    """The shift before the scale: the same as long as the scale is 1 and the shift 0."""
+    """Adds the shift before scaling: the same as long as the scale is 1 or the shift 0."""
 
     def forward(self, x):
         return (F.layer_norm(x, x.shape[-1:]) + self.bias) * self.weight
 
 
-def of_norm(kind: type) -> Deviation:
+def norm_deviation(kind: type) -> Deviation:
     modules = kind(7).double(), nn.LayerNorm(7).double()
     return compare(*modules, [torch.randn(5, 7, dtype=F64)], modules)
 
 
 def test_a_wrong_gradient_of_a_parameter_is_seen():
-    assert is_within(of_norm(LayerNorm), F64)
-    found = of_norm(Doubled)
+    assert is_within(norm_deviation(LayerNorm), F64)
+    found = norm_deviation(Doubled)
     assert found.value <= 1e-10
     assert found.gradient > 1e-3
 
@@ -88,7 +88,7 @@ def test_a_wrong_gradient_of_a_parameter_is_seen():
 def test_a_mistake_that_initial_values_hide_is_seen():
     x = torch.randn(5, 7, dtype=F64)
     assert torch.allclose(ShiftedFirst(7).double()(x), nn.LayerNorm(7).double()(x))
-    assert of_norm(ShiftedFirst).value > 1e-3  # as `compare` moves both away from where they start
+    assert norm_deviation(ShiftedFirst).value > 1e-3  # as `compare` moves both away from where they start
 
 
 def test_a_forgotten_parameter_is_an_error():

@@ -1,4 +1,4 @@
-"""A full run that was cut goes on where it was; what failed, changed or is half a notebook runs again."""
+"""An interrupted full run goes on; failures, changed files and incomplete notebooks run again."""
 
 import os
 import subprocess
@@ -66,14 +66,14 @@ def project(tmp_path):
     texts = {"conftest.py": CONFTEST, "test_it.py": TESTS, "n.ipynb": "", "README": "", "good": ""}
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
-    # What decides about passing and failing here is no part of the project, so that it may change.
+    # The files that decide what passes are ignored by git, so that they may change.
     (tmp_path / ".gitignore").write_text("good\ncut\n.pytest_cache\n__pycache__\n")
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
     return tmp_path
 
 
 def run(project, *options):
-    """The tests' names that a run reports as passed, and all that it printed."""
+    """The names of the tests that a run reports as passed, and the finished process."""
     line = [sys.executable, "-m", "pytest", "-p", "xdist", "-v", "--full", *options]
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     env |= {"PYTHONPATH": str(Path(__file__).parent)}
@@ -100,7 +100,7 @@ def test_a_run_that_is_cut_goes_on_until_a_file_changes(project, workers):
     passed, again = run(project, *workers)
     assert (passed, again.returncode) == ([], 0)
     assert "6 tests passed on these very files before, and are skipped" in again.stdout
-    for changed in ("README", "new.py"):  # of which git does not know the second yet
+    for changed in ("README", "new.py"):  # git does not know the second yet
         (project / changed).write_text("another word")
         assert run(project, *workers)[0] == [*CELLS, *TESTED]
     (project / ".git").rename(project / "not-git")

@@ -1,6 +1,6 @@
 """What holds for all inputs: sizes, lengths, masks and configurations are drawn by Hypothesis.
 
-How many are drawn, and that they are the same at every run, says the profile in `conftest`.
+The profile in `conftest` sets how many are drawn, and that they are the same in every run.
 """
 
 from functools import partial
@@ -36,13 +36,13 @@ VOCAB, MAX_LENGTH = 19, 13
 
 
 class TorchRandom:
-    """What Hypothesis has to know of torch's generator, to set it before each example and where it draws."""
+    """torch's generator for Hypothesis, which seeds it before each example and in `random_module`."""
 
     seed = staticmethod(torch.manual_seed)
     getstate, setstate = staticmethod(torch.get_rng_state), staticmethod(torch.set_rng_state)
 
 
-TORCH = TorchRandom()  # by a name, as Hypothesis alone does not keep it
+TORCH = TorchRandom()  # has a name, as Hypothesis keeps only a weak reference
 register_random(TORCH)
 
 # --- What is drawn
@@ -52,7 +52,7 @@ near_a_chunk = st.sampled_from([1, 2, 7, 63, 64, 65, 127, 128, 129, 131])  # lin
 
 
 def masks(rows: int, columns: int):
-    """Any mask at all: rows without any key are as likely as full ones."""
+    """Any mask at all, often with rows without any key."""
     row = st.one_of(st.just([False] * columns), st.lists(st.booleans(), min_size=columns, max_size=columns))
     return st.lists(row, min_size=rows, max_size=rows).map(torch.tensor)
 
@@ -69,7 +69,7 @@ def attentions(draw):
 
 @st.composite
 def models(draw):
-    """Every choice that a config offers, small; plain, by kernels, or with the parts of today."""
+    """Small models with every choice that a config offers: plain, accelerated or modern."""
     draw(st.random_module())
     heads = draw(st.sampled_from([2, 6]))
     choices = {
@@ -102,7 +102,7 @@ def each(*names: str):
     return pytest.mark.parametrize("attend", [FORMS[name] for name in names], ids=names)
 
 
-# --- Nothing comes from the future, from padding, or from who else is in the batch
+# --- Later tokens, padding and the rest of the batch have no influence
 
 
 @given(
@@ -121,12 +121,12 @@ def test_padding_batch_mates_and_later_tokens_change_nothing(model, pairs, more)
 
 
 @given(model=models(), source=sizes, rows=st.integers(1, 3), steps=sizes)
-def test_with_a_cache_a_token_gets_what_it_gets_without(model, source, rows, steps):
+def test_logits_are_the_same_with_and_without_a_cache(model, source, rows, steps):
     src, tgt = sentences([source]).expand(rows, -1), torch.randint(3, VOCAB, (rows, steps))
     cached, kept = Steps(model, src), torch.randint(rows, (rows,))
     for t in range(steps):
         assert_close(cached.next_logits(tgt[:, t : t + 1]), model(src, tgt[:, : t + 1])[:, -1])
-        cached.keep(kept)  # as beam search goes on with some beginnings
+        cached.keep(kept)  # as beam search keeps some hypotheses
         tgt = tgt[kept]
 
 

@@ -1,4 +1,4 @@
-"""The house rules: who may import whom. What stands at the top: `test_canon`."""
+"""Which rooms (subpackages) may import which; `test_canon` tests what is at the top."""
 
 import ast
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "transformer_lessons"
 CANON = {path.stem for path in PACKAGE.glob("*.py")}
-# What each room builds on; all build on the canon. The package's own name stands for its version.
+# What each room may import besides the canon; all may import the package itself, for its version.
 ROOMS = {
     "": set(),
     "data": set(),
@@ -16,7 +16,7 @@ ROOMS = {
     "trainer": {"data", "fast"},
     "checks": {"variants", "data", "trainer"},  # answers are tried in the trained translator
     "oracles": {"variants", "fast"},
-    # The formats have the oracles' names for our weights, and the page our whole numbers.
+    # The formats use the oracles' names of weights, and the web page our int8 weights.
     "export": {"data", "fast", "trainer", "oracles"},
     "records": set(),
     "tools": {"data", "fast", "trainer", "oracles", "export", "checks", "records", "variants"},
@@ -37,7 +37,7 @@ def imports(path: Path) -> set[str]:
 def is_allowed(name: str, room: str) -> bool:
     package, *rest = name.split(".")
     if name == "__future__.annotations" or not package:
-        return False  # jaxtyping reads annotations when a function is made; a relative import hides its room
+        return False  # jaxtyping reads annotations at a definition; a relative import hides its room
     if package != PACKAGE.name:
         return bool(room) or package in sys.stdlib_module_names or package in ("torch", "jaxtyping")
     return not rest or rest[0] in (*CANON, "__version__", room) or rest[0] in ROOMS[room]

@@ -1,4 +1,4 @@
-"""What runs learn, from files of one's own or by name, and how they are judged."""
+"""Tasks to train on, from the user's own files or by name, and their evaluation."""
 
 import gzip
 import hashlib
@@ -65,10 +65,10 @@ def lessons(lessons):
 
 OWN = ("--config", "small.json", "--source", "a.en.gz", "--target", "a.de")
 
-# ---- Languages of one's own
+# ---- The user's own files
 
 
-def test_languages_of_ones_own_from_the_first_step_to_a_translation(folder, lessons, monkeypatch):
+def test_training_evaluation_and_translation_with_own_files(folder, lessons, monkeypatch):
     code, out, _ = lessons("train", *OWN, *"--steps 250 --vocab-size 330 --output run".split())
     assert code == 0
     assert re.fullmatch(r"run: BLEU \d+\.\d on 15 pairs held out of a\.en\.gz, en-de\n", out)
@@ -76,7 +76,7 @@ def test_languages_of_ones_own_from_the_first_step_to_a_translation(folder, less
     assert config["task"] == "text"
     assert config["data"]["source"] == str(folder / "a.en.gz")
     assert config["data"]["vocab_size"] == 330 >= config["model"]["source_vocab_size"]
-    monkeypatch.chdir("/")  # from anywhere, without a word about files
+    monkeypatch.chdir("/")  # from any folder, without naming files
     run = str(folder / "run")
     result = json.loads(lessons("evaluate", "--model", run, "--json")[1])
     assert (result["n"], result["on"]) == (15, "pairs held out of a.en.gz")
@@ -95,7 +95,7 @@ def test_languages_of_ones_own_from_the_first_step_to_a_translation(folder, less
     assert lessons("translate", "--model", run, english(7))[1] == words[0]
 
 
-def test_a_run_of_ones_own_goes_on_and_is_judged_by_other_files(folder, lessons, monkeypatch):
+def test_a_run_on_own_files_is_resumed_and_evaluated_on_other_files(folder, lessons, monkeypatch):
     two = ("--validation", "t.en", "t.de", "--test", "t.de", "t.en")
     assert lessons("train", *OWN, *two, "--output", "whole")[1].startswith("whole: BLEU ")
     with monkeypatch.context() as patch:
@@ -110,7 +110,7 @@ def test_a_run_of_ones_own_goes_on_and_is_judged_by_other_files(folder, lessons,
     assert out.splitlines()[0].endswith("pairs of t.de and t.en, en-de")
     ours, theirs = (load_model(folder / name)[0].state_dict() for name in ("runs/text", "whole"))
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    # Said again, the files are the same ones; others are a contradiction, and so is what has changed in them.
+    # The same files may be given again; other files are refused, and so are changed ones.
     assert lessons("train", "--resume", *OWN)[0] == 0
     _, _, error = lessons("train", "--resume", "--task", "text", "--source", "t.en")
     assert error.endswith(f": expected {folder}/a.en.gz, as in runs/text/config.json, got {folder}/t.en\n")
@@ -118,7 +118,7 @@ def test_a_run_of_ones_own_goes_on_and_is_judged_by_other_files(folder, lessons,
     code, _, error = lessons("train", "--resume", "--task", "text")
     assert code == 2
     assert error.endswith("a.de have changed since the run began\n")
-    # Another run like it may have other files, and finds them changed.
+    # A new run with the same settings may use the changed files.
     assert lessons("train", "--config", "runs/text/config.json", "--output", "other", "--steps", "1")[0] == 0
 
 
@@ -149,7 +149,7 @@ EMPTY = ["", "x"]
     ],
 )
 @pytest.mark.usefixtures("no_shape_checks")
-def test_what_is_wrong_with_files_is_said_in_a_line_and_nothing_is_left(folder, lessons, given, complaint):
+def test_invalid_files_get_one_line_and_create_no_run(folder, lessons, given, complaint):
     for name, side in (("e.en", EMPTY), ("e.de", EMPTY[::-1]), ("long.en", ["1 2 " * 999, "3 4 " * 999])):
         write(folder / name, side)
     (folder / "latin.de").write_bytes(b"one\nz\xe4h\n")
@@ -164,7 +164,7 @@ def test_what_is_wrong_with_files_is_said_in_a_line_and_nothing_is_left(folder, 
     assert not (folder / "run").exists()
 
 
-def test_what_the_model_has_no_room_for_is_not_learned_judged_or_translated(folder, lessons, monkeypatch):
+def test_sentences_too_long_for_the_model_are_left_out(folder, lessons, monkeypatch):
     settings = json.loads((folder / "small.json").read_text())
     (folder / "small.json").write_text(json.dumps(settings | {"model": {**SIZES, "max_length": 99}}))
     write(folder / "t.en", [*map(english, range(29)), "long " * 100])
@@ -188,7 +188,7 @@ def test_what_the_model_has_no_room_for_is_not_learned_judged_or_translated(fold
 
 @pytest.fixture
 def captions(folder, monkeypatch):
-    """The folder that the variable names, in which number words stand for captions and for news."""
+    """The folder that the variable names, with number words in place of captions and news."""
     (folder / "wmt14").mkdir()
     sums = {}
     for split, name in multi30k.SPLITS.items():
@@ -204,7 +204,7 @@ def captions(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("task", ["multi30k", "wmt14"])
-def test_a_task_by_name_from_the_first_step_to_a_translation(captions, lessons, monkeypatch, task):
+def test_training_evaluation_and_translation_of_a_named_task(captions, lessons, monkeypatch, task):
     settings = {"model": SIZES, "training": {**TRAINING, "snapshots": 2}, "task": task}
     (captions / "small.json").write_text(json.dumps(settings))
     asked, greedy = [], fast_decoding.greedy
@@ -229,7 +229,7 @@ def test_a_task_by_name_from_the_first_step_to_a_translation(captions, lessons, 
     assert [length for _, length in asked] == most
     for path in (*captions.glob("test*.de.gz"), *captions.glob("wmt14/test.de")):
         path.unlink()
-    # It is said before it trains for hours.
+    # Missing test files are reported before hours of training.
     code, _, error = lessons("train", "--config", "small.json", "--output", "run")
     assert code == 2
     assert re.search(r"TRANSFORMER_LESSONS_DATA: expected a folder with (wmt14/)?test.*\.de\.gz, got ", error)
@@ -260,7 +260,7 @@ def test_settings_are_those_of_records_and_of_the_paper():
     assert rate == pytest.approx(warmup_inverse_sqrt(7, 1_024, 4_000))
 
 
-# ---- How they are judged
+# ---- Evaluation
 
 
 @pytest.mark.usefixtures("no_shape_checks")

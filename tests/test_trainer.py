@@ -46,7 +46,7 @@ def new_trainer(directory=None, *, dtype=torch.float32, dropout=0.0, **changes) 
 
 
 def same_weights(one: Trainer, other: Trainer) -> bool:
-    """To the bit."""
+    """Whether all weights are equal bit for bit."""
     pairs = zip(one.model.parameters(), other.model.parameters(), strict=True)
     return all(torch.equal(a, b) for a, b in pairs)
 
@@ -56,7 +56,7 @@ def same_weights(one: Trainer, other: Trainer) -> bool:
 
 @pytest.mark.parametrize(("clip_norm", "decay"), [(1.0, 0.01), (None, 0.7)])
 def test_steps_are_those_of_the_chapters_loop(clip_norm, decay):
-    """Which `test_training` compares with steps by hand."""
+    """`test_training` compares that loop with steps by hand."""
     ours = new_trainer(dtype=torch.float64, clip_norm=clip_norm, weight_decay=decay)
     theirs, batch = small_model().double(), small_batches()[0]
     is_right = (theirs(batch.src, batch.tgt_in).argmax(-1) == batch.tgt_out)[batch.tgt_out != 0]
@@ -66,7 +66,7 @@ def test_steps_are_those_of_the_chapters_loop(clip_norm, decay):
     records = [ours.train_step() for _ in range(3)]
     assert [record["loss"] for record in records] == pytest.approx(losses, rel=1e-9)
     assert records[0]["accuracy"] == pytest.approx(is_right.double().mean().item())
-    assert records[0]["gradient_norm"] > 1  # or nothing would be clipped
+    assert records[0]["gradient_norm"] > 1  # otherwise nothing would be clipped
     assert [one["learning_rate"] for one in records] == [SMALL.learning_rate(step) for step in (1, 2, 3)]
     for a, b in zip(ours.model.parameters(), theirs.parameters(), strict=True):
         assert_close(a, b, tolerance=1e-9)
@@ -76,7 +76,7 @@ def test_steps_are_those_of_the_chapters_loop(clip_norm, decay):
     "changes", [{"accumulate": 3, "recompute": True}, {"accumulate": 5}, {"plain": True}]
 )
 def test_how_a_step_is_computed_changes_no_result(changes):
-    """In parts: five pairs of unequal length, so that any averaging of averages would show."""
+    """The five pairs have unequal lengths, so that averaging the averages of parts would be noticed."""
     whole, other = (new_trainer(dtype=torch.float64, **each) for each in ({}, changes))
     for _ in range(5):
         expected, record = whole.train_step(), other.train_step()
@@ -89,7 +89,7 @@ def test_how_a_step_is_computed_changes_no_result(changes):
 
 
 def test_plain_is_the_chapters_computation(monkeypatch):
-    """No kernel, and all logits at once; also of a model that was accelerated before."""
+    """No fused kernels, and all logits at once; even if the model was accelerated before."""
     model, asked = new_trainer().model, []
     assert any(isinstance(part, FusedMultiHeadAttention) for part in model.modules())
     loss = lambda *given, **how: asked.append(given[0].shape) or label_smoothed_loss(*given, **how)  # noqa: E731
@@ -114,8 +114,8 @@ INFINITE = {
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("complaint", INFINITE)
-def test_what_is_not_finite_stops_before_it_spoils_the_weights(complaint, precision):
-    """Clipped by its norm a gradient would be NaN; in float16 such a step is left out."""
+def test_a_loss_or_gradient_that_is_not_finite_stops_before_weights_change(complaint, precision):
+    """Clipping would make the whole gradient NaN; in float16 such a step is skipped instead."""
     trainer = new_trainer(precision=precision)
     INFINITE[complaint](trainer.model.encoder_layers[0].feed_forward.W_2.bias)
     before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
@@ -133,13 +133,13 @@ def test_learning_rate_reaches_its_peak_and_every_step_learns():
     assert max(rates) == rates[config.warmup_steps - 1] == config.peak_learning_rate
     assert min(rates) > 0
     half = config.warmup_steps + (config.steps + 1 - config.warmup_steps) // 2
-    assert rates[half - 1] == pytest.approx(config.peak_learning_rate / 2, rel=0.02)  # of a cosine
+    assert rates[half - 1] == pytest.approx(config.peak_learning_rate / 2, rel=0.02)  # by a cosine
     assert replace(config, steps=3).learning_rate(1) == config.peak_learning_rate  # warm-up: a third of 3
     assert replace(config, steps=1).learning_rate(1) > 0
     assert config.learning_rate(config.steps + 1) == 0
 
 
-def test_the_inverse_root_knows_no_last_step():
+def test_the_inverse_root_does_not_depend_on_the_last_step():
     config = TrainingConfig(schedule="inverse_sqrt", peak_learning_rate=0.7, warmup_steps=100)
     rates = {step: config.learning_rate(step) for step in (0, 1, 50, 100, 400)}
     assert rates == pytest.approx({0: 0.007, 1: 0.007, 50: 0.35, 100: 0.7, 400: 0.35})
@@ -166,11 +166,11 @@ def test_settings_are_refused_in_one_line(changes, complaint):
         TrainingConfig(**changes)
 
 
-# ---- Resumed
+# ---- Resuming
 
 
 def assert_goes_on(resumed: Trainer, trainer: Trainer) -> None:
-    """From a checkpoint of `trainer`, with the same bits as `trainer` itself."""
+    """`resumed` goes on from a checkpoint of `trainer` as `trainer` itself does, bit for bit."""
     for _ in range(3):
         trainer.train_step()
     trainer.save()
@@ -182,7 +182,7 @@ def assert_goes_on(resumed: Trainer, trainer: Trainer) -> None:
 
 
 @pytest.mark.parametrize("changes", [{}, {"recompute": True}, {"shard": True}])
-def test_resumed_it_goes_on_with_the_same_bits_and_the_same_dropout(tmp_path, changes):
+def test_a_resumed_trainer_goes_on_with_the_same_bits_and_dropout(tmp_path, changes):
     assert_goes_on(new_trainer(tmp_path, dropout=0.3, **changes), new_trainer(tmp_path, dropout=0.3))
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
 
@@ -208,7 +208,7 @@ def read_metrics(directory) -> list[dict]:
 def test_killed_and_resumed_a_run_ends_with_the_same_bits(tmp_path, repetition):
     (here := tmp_path / "killed").mkdir()
     with subprocess.Popen([sys.executable, "-c", KILLED, str(here)]) as process:
-        # Lines that end: the last one may be half written.
+        # Only complete lines: the last one may be half written.
         while written(here).count("\n") < 23 + repetition % 30:
             assert process.poll() is None
             time.sleep(0.002)
@@ -255,7 +255,7 @@ def test_a_run_is_the_same_as_step_by_step_and_its_batches_come_from_a_thread():
     losses = [one_by_one.train_step()["loss"] for _ in range(7)]
     assert [record["loss"] for record in ahead.history] == losses  # to the bit
     assert same_weights(ahead, one_by_one)
-    assert len(names) == 8  # the last is made for nobody
+    assert len(names) == 8  # the last one is not used
     assert all(name.startswith("next batch") for name in names)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("next batch")]
 
@@ -270,7 +270,7 @@ def test_on_a_gpu_a_run_learns_in_every_precision(request):
         assert trainer.history[-1]["loss"] < 0.9 * trainer.history[0]["loss"]
 
 
-def test_what_a_run_shows(capsys):
+def test_the_progress_bar_shows_steps_loss_and_speed(capsys):
     trainer = new_trainer(steps=7)
     trainer.history = [trainer.train_step() for _ in range(2)]
     trainer.run()
@@ -299,7 +299,7 @@ def test_lower_precision_computes_the_same_gradients_roughly(precision, close):
     assert {parameter.dtype for parameter in lower.model.parameters()} == {torch.float32}
 
 
-def test_a_step_that_overflows_is_left_out_and_the_next_scaled_less_also_when_resumed(tmp_path):
+def test_a_step_that_overflows_is_skipped_and_the_scale_halved_also_when_resumed(tmp_path):
     trainer, resumed = (new_trainer(tmp_path, precision="float16") for _ in "ab")
     trainer.train_step()
     trainer.scaler.update(2.0**60)
@@ -322,14 +322,14 @@ def test_a_step_that_overflows_is_left_out_and_the_next_scaled_less_also_when_re
         ("cpu", None, torch.float32),
     ],
 )
-def test_what_a_device_is_fast_at(monkeypatch, device, capability, dtype):
+def test_automatic_precision_depends_on_the_device(monkeypatch, device, capability, dtype):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     assert resolve_precision("auto", torch.device(device)) == dtype
     assert resolve_precision("float16", torch.device(device)) == torch.float16
     assert resolve_precision("float32", torch.device(device)) == torch.float32
 
 
-# ---- What all of it is for
+# ---- Whole runs
 
 
 def trained(folder: Path, *options: str) -> dict:

@@ -19,7 +19,7 @@ CONFIG = TransformerConfig(
 
 
 def batches(count: int) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """Sentences that say themselves backwards, of unequal lengths."""
+    """Sentences and their reversals, of unequal lengths."""
     made = []
     for _ in range(count):
         src = torch.randint(3, VOCAB, (13, 5))
@@ -32,7 +32,7 @@ def batches(count: int) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
 
 
 def rate(step: int) -> float:
-    return 0.003 * step  # another one at each step
+    return 0.003 * step  # different at each step
 
 
 PAPERS = {"smoothing": 0.1, "weight_decay": 0.01, "clip_norm": 1.0}
@@ -58,7 +58,7 @@ def test_three_steps_by_hand(options):
         theirs.zero_grad()
         loss.backward()
         norm = torch.stack([parameter.grad.norm() for parameter in theirs.parameters()]).norm()
-        assert norm > clip_norm, "or clipping would not be tested"
+        assert norm > clip_norm, "otherwise clipping would not be tested"
         for parameter in theirs.parameters():
             parameter.grad *= clip_norm / (norm + 1e-6)
         optimizer.param_groups[0]["lr"] = rate(step)

@@ -1,4 +1,4 @@
-"""What stands beside the canon, by hand and beside independent forms; `test_oracles` has the gradients."""
+"""The variants, by hand and against independent forms; `test_oracles` has the gradients."""
 
 import pytest
 import torch
@@ -40,7 +40,7 @@ def qkv(queries: int = 7, keys: int = 11, *batch: int, dtype=F64) -> list[torch.
 # --- attention_backward
 
 
-def test_backward_of_a_query_that_may_look_nowhere_is_zero():
+def test_the_gradient_of_a_query_without_any_key_is_zero():
     mask = torch.rand(7, 11) < 0.5
     mask[3] = False
     inputs = leaves(*qkv(7, 11, 2))
@@ -56,8 +56,8 @@ def test_backward_of_a_query_that_may_look_nowhere_is_zero():
 
 
 def test_hard_attention_looks_up():
-    # Three one-hot keys are a dictionary; the queries name its entries. Of equally good keys the first is taken,
-    # of the last two queries one may not see it, and one may see nothing.
+    # Three one-hot keys are a dictionary; the queries name its entries. The first of equal keys is taken;
+    # of the last two queries, one may not see it and the other may see nothing.
     value = torch.tensor([[10.0, 1.0], [20.0, 2.0], [30.0, 3.0]])
     asked = torch.cat([torch.eye(3)[[2, 0, 1]], torch.ones(3, 3)])
     mask = torch.tensor([[True] * 3] * 4 + [[False, True, True], [False] * 3])
@@ -69,7 +69,7 @@ def test_hard_attention_looks_up():
 # --- tiled_attention
 
 
-def test_tiles_survive_scores_that_exp_would_not():
+def test_tiles_do_not_overflow_with_large_scores():
     query, key, value = qkv(7, 11, 2)
     for scale in (1e3, -1e3):
         inputs = leaves(scale * query, key, value)
@@ -110,7 +110,7 @@ def test_far_positions_keep_their_digits():
     assert not torch.allclose(near.double(), far, atol=0.1)
 
 
-# --- The layer of today
+# --- The modern layer
 
 
 def test_root_mean_square_in_half_precision_does_not_overflow():
@@ -122,7 +122,7 @@ def test_heads_of_keys_that_do_not_divide_the_heads():
         GroupedQueryAttention(42, 6, 4)
 
 
-def test_a_modern_model_is_so_everywhere_and_its_cache_holds_the_shared_heads_alone():
+def test_a_modern_model_has_no_old_layers_and_caches_only_shared_heads():
     config = TransformerConfig(17, 19, d_model=24, num_heads=6, d_ff=29)
     model = modern(Transformer(config), num_key_value_heads=2)
     names = {type(part).__name__ for part in model.modules()}

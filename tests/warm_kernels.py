@@ -1,4 +1,4 @@
-"""On Linux a chapter's kernel is forked from a process that has imported torch: two seconds less for each."""
+"""On Linux, fork each chapter's kernel from a process that has imported torch, which saves two seconds."""
 
 import gc
 import multiprocessing
@@ -8,7 +8,7 @@ import sys
 import pytest
 from jupyter_client.provisioning import local_provisioner
 
-# The package first: it settles how threads wait. The compiler, because torch's first optimizer imports it.
+# The package first: it sets how threads wait. The compiler, because torch's first optimizer imports it.
 MODULES = ["transformer_lessons", "torch._dynamo", "matplotlib.pyplot", "ipykernel.kernelapp"]
 
 
@@ -16,7 +16,7 @@ def serve(options, folder, environment, ready):
     from ipykernel.kernelapp import IPKernelApp
 
     gc.freeze()
-    os.setsid()  # jupyter_client ends a kernel's whole group of processes: it must not be that of the tests
+    os.setsid()  # jupyter_client kills a kernel's process group, which must not be that of the tests
     ready.send(True)
     os.environ.clear()
     os.environ.update(environment)
@@ -25,14 +25,14 @@ def serve(options, folder, environment, ready):
 
 
 class Kernel:
-    """What jupyter_client asks of a process that it has started."""
+    """The methods of a kernel's process that jupyter_client calls."""
 
     stdin = stdout = stderr = None
 
     def __init__(self, command, cwd, env, **_):
         forks = multiprocessing.get_context("forkserver")
         forks.set_forkserver_preload(MODULES)
-        options = command[command.index("-f") :]  # the connection's file, and what nbgrader adds
+        options = command[command.index("-f") :]  # the connection file, and nbgrader's options
         ready, ours = forks.Pipe(duplex=False)
         self.process = forks.Process(target=serve, args=(options, cwd or os.getcwd(), env, ours))
         self.process.start()
