@@ -1,4 +1,4 @@
-"""Masters and student versions: in sync, without solutions, full marks for the one and none for the other."""
+"""Masters earn full marks; student versions are in sync with them, hold no solutions and earn nothing."""
 
 import ast
 import math
@@ -23,7 +23,7 @@ from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
 from exercises.autograder.course.marks import CellMark
 from exercises.autograder.running.runner import _execute
-from tests.typical_answers import TYPICAL, WRONG
+from tests.typical_answers import TYPICAL_ATTENTION, WRONG
 from transformer_lessons.checks import specimens
 from transformer_lessons.checks.catalogue import attention_test
 from transformer_lessons.tools.submission import is_ungraded
@@ -45,8 +45,8 @@ def sources(path: Path) -> dict[str, str]:
     return {cell.id: cell.source for cell in read(path).cells}
 
 
-class Kept(pool.InProcessPool):
-    """Keeps what each job gave; the first are the masters', which are graded before anybody."""
+class RecordingPool(pool.InProcessPool):
+    """A pool that keeps the outcome of each job; the masters' come first, as masters are graded first."""
 
     def __init__(self):
         self.outcomes = []
@@ -59,8 +59,8 @@ class Kept(pool.InProcessPool):
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory):
-    """What grading the masters gave, and a gradebook with what was handed out, as it is, and a first draft."""
-    source, folder, kept = tmp_path_factory.mktemp("in"), tmp_path_factory.mktemp("course"), Kept()
+    """The masters' outcomes, and a gradebook with the unchanged released notebooks and a first draft."""
+    source, folder, kept = tmp_path_factory.mktemp("in"), tmp_path_factory.mktemp("course"), RecordingPool()
     for name, master in zip(IDS, MASTERS, strict=True):
         (source / "nothing" / name).mkdir(parents=True)
         shutil.copy(release.released(master), source / "nothing" / name)
@@ -73,7 +73,7 @@ def graded(tmp_path_factory):
 
 
 def points(graded, name: str, student: str) -> dict[str, CellMark]:
-    """By cell."""
+    """A student's marks by cell."""
     return next(mark.cells for mark in marks.marks(graded[1], name) if mark.student == student)
 
 
@@ -93,7 +93,7 @@ def test_the_student_versions_are_in_sync(tmp_path):
         assert committed == release.generate(master, api), f"{master.stem}: run `make release`"
 
 
-def test_what_check_submission_knows_is_in_sync():
+def test_the_manifest_of_check_submission_is_in_sync():
     texts = {master.parent.name: release.released(master).read_text(encoding="utf-8") for master in MASTERS}
     assert release.MANIFEST.read_text(encoding="utf-8") == release.manifest(texts), "run `make release`"
 
@@ -113,7 +113,7 @@ def test_the_table_of_tasks_adds_up_and_is_what_the_tasks_announce(master):
 
 @each_master
 def test_the_student_version_holds_no_solution_and_no_hidden_test(master):
-    """But for the words that `release` refuses."""
+    """In addition to the words that `release` itself refuses."""
     student = "\n".join(cell.source for cell in read(release.released(master)).cells)
     secret = [match[1] for cell in read(master).cells for match in HIDDEN.findall(cell.source)]
     assert secret
@@ -165,7 +165,7 @@ def test_the_master_earns_full_marks_and_runs_from_top_to_bottom(graded, master)
     assert {name: outcome.scores[name] for name in tested} == tested
     assert outcome.result.flags == ()
     for cell in nbformat.reads(outcome.notebook, as_version=4).cells:
-        assert not (is_ungraded(cell.id) and cell.get("outputs"))  # a person's to read
+        assert not (is_ungraded(cell.id) and cell.get("outputs"))  # grading skips these cells
         for output in cell.get("outputs", []):
             assert output.output_type != "error", f"{cell.id}: {output.get('evalue')}"
             assert output.get("name") != "stderr", f"{cell.id}: {output.get('text')}"
@@ -178,19 +178,18 @@ def test_the_student_version_earns_nothing_as_it_is(graded, master):
     assert not any(cell.waits for cell in cells)
 
 
-# Passed where a test compares carelessly: what is not a number is never too far away, and of no entries, all are
-# right.
-NOTHING = {
+# A careless test accepts these: a difference that is NaN is never too large, and `all` of no entries is true.
+NAN_OR_EMPTY = {
     "not a number": lambda *_, **__: math.nan,
     "many that are none": lambda *args, **_: [math.nan] * math.prod(x for x in args if isinstance(x, int)),
     "no entries": lambda *_, **__: torch.zeros(0, 1, 1, 1, 1),
 }
 
 
-@pytest.mark.parametrize("answer", NOTHING.values(), ids=NOTHING)
+@pytest.mark.parametrize("answer", NAN_OR_EMPTY.values(), ids=NAN_OR_EMPTY)
 @each_master
-def test_no_hidden_test_takes_nothing_for_an_answer(master, answer):
-    """Of tests that compare by themselves, without a check."""
+def test_no_hidden_test_accepts_nan_or_empty_results(master, answer):
+    """The hidden tests that compare values themselves, without `checks.check`."""
     cells = {
         cell.id: cell
         for cell in read(master).cells
@@ -209,10 +208,10 @@ def test_no_hidden_test_takes_nothing_for_an_answer(master, answer):
 
 
 def a_first_draft() -> nbformat.NotebookNode:
-    """Typical, and without two cells that grading needs."""
+    """A typical draft of ps01, without two cells that grading needs."""
     notebook = read(release.released(BY_NUMBER["ps01"]))
     cells = {cell.id: cell for cell in notebook.cells}
-    cells["ps01-3-answer"].source = TYPICAL
+    cells["ps01-3-answer"].source = TYPICAL_ATTENTION
     guesses = "untouched_rows = 9; row_gradient = 12; output_shape = [2, 3, 5, 11]; weights_shape = 7"
     cells["ps01-1-answer"].source = guesses + "; equal_weight = 0.2; spread = 64"
     cells["ps01-4-answer"].source = "defects = 'abc'"
@@ -223,23 +222,23 @@ def a_first_draft() -> nbformat.NotebookNode:
 def test_a_typical_first_draft_earns_part_of_the_points_and_deleted_tests_come_back(graded):
     cells = points(graded, "ps01_embeddings_attention", "draft")
     assert cells["ps01-1-test"].auto == 2.75
-    assert cells["ps01-3-test"].auto == 2.5  # all but numbers for a query that sees nothing
+    assert cells["ps01-3-test"].auto == 2.5  # all but finite values for a query that may attend to nothing
     assert cells["ps01-4-defects-test"].auto == 0.5
     assert cells["ps01-6-test"].auto == 0.0
 
 
-def with_the_first_of_each(cases: list[tuple], of: Callable[[tuple], str]) -> list:
-    """The first of each kind runs at each commit, all in `make test-full`: a diagnosis takes a second."""
+def first_of_each_kind(cases: list[tuple], of: Callable[[tuple], str]) -> list:
+    """The first case of each kind runs at each commit, all in `make test-full`; each takes a second."""
     first = {of(case): case for case in reversed(cases)}.values()
     return [pytest.param(*case, id=case[1], marks=[pytest.mark.full] * (case not in first)) for case in cases]
 
 
 @pytest.mark.parametrize(
-    ("check", "what", "wrong", "message"), with_the_first_of_each(WRONG, of=lambda case: case[0][:4])
+    ("check", "what", "wrong", "message"), first_of_each_kind(WRONG, of=lambda case: case[0][:4])
 )
 def test_the_visible_check_names_typical_mistakes(no_shape_checks, check, what, wrong, message):
     cells = sources(release.released(BY_NUMBER[check[:4]]))
-    names = {"__name__": "notebook"}  # which classes ask for
+    names = {"__name__": "notebook"}  # needed to define classes
     exec(cells[f"{check[:4]}-imports"], names)
     exec(wrong, names)
     with pytest.raises(AssertionError) as failure:
@@ -269,12 +268,12 @@ def test_a_notebook_with_something_left_in_it_is_not_released():
         release.normalised(notebook)
 
 
-def test_messages_know_the_places_of_today():
+def test_the_places_that_messages_link_to_are_in_sync():
     text = generated.PLACES.read_text(encoding="utf-8")
     assert text == generated.places(), "run `python -m book.generated`"
 
 
-FUNCTION, CLASS = ("broken", "repaired"), ("Broken", "Repaired")  # what programs are called, before and after
+FUNCTION, CLASS = ("broken", "repaired"), ("Broken", "Repaired")  # names of programs before and after repair
 BROKEN = {
     "ps01-4": ("scaled_dot_product_attention", FUNCTION),
     "ps02-3": ("masked_self_attention", FUNCTION),
@@ -289,8 +288,8 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("cell", "task", "both"), [(cell, *about) for cell, about in BROKEN.items()])
-def test_the_broken_program_breaks_where_it_is_said(no_shape_checks, cell, task, both):
-    """It runs; each of its defects is one, the other lines are right, and round by round the check names one."""
+def test_the_broken_program_has_exactly_the_listed_defects(no_shape_checks, cell, task, both):
+    """It runs; exactly the listed lines are wrong; in each round of repairs, the check names one of them."""
     cells = sources(BY_NUMBER[cell[:4]])
     program, answer = cells[f"{cell}-broken"], cells[f"{cell}-answer"]
     names = {"__name__": "notebook"}
@@ -300,11 +299,11 @@ def test_the_broken_program_breaks_where_it_is_said(no_shape_checks, cell, task,
         {line[-1]: line for line in source.splitlines() if re.search(r"# [A-H]$", line)}
         for source in (program, answer)
     )
-    defects = names.get("defects") or names[both[0].replace("broken", "line")]  # of several, or of one
+    defects = names.get("defects") or names[both[0].replace("broken", "line")]  # several letters, or one
     assert {letter for letter in broken if broken[letter] != right[letter]} == set(defects)
 
     def named(left: str) -> str | None:
-        """What the check calls the program in which only these lines are still wrong."""
+        """The mistake that the check names when only these lines are still wrong."""
         source, local = answer, dict(names)
         for letter in left:
             source = source.replace(right[letter], broken[letter])
@@ -314,7 +313,7 @@ def test_the_broken_program_breaks_where_it_is_said(no_shape_checks, cell, task,
     called = {letter: named(letter) for letter in defects}
     assert set(called.values()) == set(names["checks"].task(task).planted)
     assert names["checks"].check(task, names[both[0]]).misconception in called.values()
-    for repaired in range(2):  # of the lines, the first ones
+    for repaired in range(2):  # this number of lines, from the first on
         assert named(defects[repaired:]) in {called[letter] for letter in defects[repaired:]}
 
 

@@ -1,4 +1,4 @@
-"""What a student hears before handing in; the notebooks are made from the released one of ps01."""
+"""`lessons check-submission`, on notebooks made from the released one of ps01."""
 
 import copy
 import json
@@ -33,7 +33,7 @@ UNSCALED = """def scaled_dot_product_attention(query, key, value, mask=None):
 
 @pytest.fixture
 def notebook() -> dict:
-    """The released notebook, every answer replaced by a word and run."""
+    """The released notebook with every answer filled in and every cell run."""
     content = json.loads(RELEASED.read_text(encoding="utf-8"))
     for cell in content["cells"]:
         if is_answer(cell):
@@ -45,7 +45,7 @@ def notebook() -> dict:
 
 @pytest.fixture
 def check(tmp_path, lessons):
-    """The command, on a notebook written to a file: its exit code, what it printed, and its complaints."""
+    """The command, run on a notebook written to a file; returns its exit code, output and error output."""
 
     def command(content: dict | str, *more: str, name: str = f"{NAME}.ipynb") -> tuple[int, str, str]:
         path = tmp_path / name
@@ -63,8 +63,8 @@ def cell_of(content: dict, name: str) -> dict:
     return next(cell for cell in content["cells"] if cell["id"] == name)
 
 
-def test_a_notebook_that_is_whole_has_nothing_to_look_at(notebook, check):
-    for cell in notebook["cells"][::2]:  # a text may stand there in lines
+def test_a_complete_notebook_is_ready_to_hand_in(notebook, check):
+    for cell in notebook["cells"][::2]:  # the format also allows a list of lines
         cell["source"] = "".join(cell["source"]).splitlines(keepends=True)
     assert check(notebook, "--no-run") == (0, f"{NAME}.ipynb is ready to be handed in\n", "")
     assert check(notebook, "--no-run", name="other.ipynb")[1].endswith("\n1 thing to look at\n")
@@ -82,7 +82,7 @@ def test_as_released_nothing_is_answered(check):
     ]
 
 
-def spoilt(nb: dict) -> None:
+def spoil(nb: dict) -> None:
     nb["cells"].remove(cell_of(nb, "ps01-3-test"))
     nb["cells"].extend(copy.deepcopy(cell_of(nb, "ps01-5-largest-answer")) for _ in "ab")
     cell_of(nb, "ps01-5-capped-answer")["metadata"]["nbgrader"].update(grade_id="mine")
@@ -93,7 +93,7 @@ def spoilt(nb: dict) -> None:
 
 
 def test_all_that_is_wrong_is_named(notebook, check):
-    spoilt(notebook)
+    spoil(notebook)
     code, out, _ = check(notebook, "--no-run", name="ps01_embeddings_attention (1).ipynb")
     assert code == 1
     assert out.splitlines() == [
@@ -114,7 +114,7 @@ NO_NOTEBOOK = ["{", '{"cells": 3}', '{"cells": [7]}', '{"cells": [{"cell_type": 
 NO_NOTEBOOK += ['{"cells": [{"cell_type": "code", "source": "", "metadata": 7}]}']
 
 
-def test_a_file_that_is_none(check, lessons):
+def test_a_file_that_is_no_notebook_of_the_course_is_refused(check, lessons):
     for text in [*NO_NOTEBOOK, '{"cells": []}']:
         code, out, error = check(text, "--no-run")
         wanted = "a notebook (.ipynb, format 4), got " if text in NO_NOTEBOOK else "one of ps01"
@@ -126,9 +126,9 @@ def test_a_file_that_is_none(check, lessons):
 
 
 def test_the_visible_checks_are_run_and_repeated(check):
-    """One right answer, one wrong, one that crashes; of what is not answered nothing more is said.
+    """One right answer, one wrong, one that crashes; unanswered tasks are not mentioned again.
 
-    What takes long and is not graded is left out here.
+    Ungraded cells, some of which take long, are left out.
     """
     content = json.loads(RELEASED.read_text(encoding="utf-8"))
     content["cells"] = [cell for cell in content["cells"] if not submission.is_ungraded(cell["id"])]
@@ -149,15 +149,15 @@ def test_the_visible_checks_are_run_and_repeated(check):
 
 
 def written(path: Path, *sources: str) -> Path:
-    """A notebook of these cells; the first one is an answer, the others the student's own."""
+    """A notebook of these cells: the first is an answer, the others are cells that the student added."""
     cells = [nbformat.v4.new_code_cell(source) for source in sources]
     cells[0].metadata.nbgrader = {"grade_id": "ps01-1-answer"}
     nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
     return path
 
 
-def test_cells_run_out_of_reach_of_what_lies_here(tmp_path, monkeypatch, capfd):
-    """A file of the student's may be called like a library; nothing is left behind, and nothing printed."""
+def test_cells_run_outside_the_current_folder(tmp_path, monkeypatch, capfd):
+    """A student's file may have a library's name; no file is left behind, and nothing is printed."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     Path("ipykernel.py").write_text("raise SystemExit('this is not ipykernel')")
@@ -167,7 +167,7 @@ def test_cells_run_out_of_reach_of_what_lies_here(tmp_path, monkeypatch, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_kernel_that_dies_and_a_missing_library_are_said_in_a_line(check, tmp_path, monkeypatch):
+def test_a_dead_kernel_and_a_missing_library_are_reported(check, tmp_path, monkeypatch):
     path = written(tmp_path / "own.ipynb", "import os", "os._exit(1)")
     text = path.read_text(encoding="utf-8")
     code, out, error = check(text)

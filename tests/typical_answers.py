@@ -1,6 +1,6 @@
-"""What learners write, by the visible check that looks at it: what it is, the answer, a part of the message."""
+"""Typical wrong answers: the visible check of each, a description, the text, a part of the message."""
 
-TYPICAL = """
+TYPICAL_ATTENTION = """
 def scaled_dot_product_attention(query, key, value, mask=None):
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
     if mask is not None:
@@ -98,13 +98,13 @@ def scaled_dot_product_attention(query, key, value, mask=None):
     (
         "ps01-3-check",
         "no scaling in a first draft",
-        TYPICAL.replace(" / math.sqrt(query.size(-1))", ""),
+        TYPICAL_ATTENTION.replace(" / math.sqrt(query.size(-1))", ""),
         "you left out the division by √d_k",
     ),
     (
         "ps01-3-check",
         "inverted mask",
-        TYPICAL.replace("~mask", "mask"),
+        TYPICAL_ATTENTION.replace("~mask", "mask"),
         "you hide the keys where the mask is True; True means: may attend",
     ),
     (

@@ -1,4 +1,4 @@
-"""What the tests of checks share."""
+"""The names of all tasks, and a fixture, for the tests of the checks."""
 
 import pytest
 
@@ -9,4 +9,4 @@ TASKS = checks.tasks()
 
 @pytest.fixture(autouse=True)
 def as_users_run_it(no_shape_checks):
-    """Learners do not run under the import hook, which would answer in place of the checks."""
+    """Learners run without the import hook, whose errors would come before the checks' own."""

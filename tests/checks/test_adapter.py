@@ -1,4 +1,4 @@
-"""The verbs by which a check reaches a learner's objects: plain values in, plain values out, nothing shared."""
+"""The adapter through which a check uses a learner's objects: plain values in and out, nothing shared."""
 
 import pytest
 import torch
@@ -104,7 +104,7 @@ def test_a_detached_result_has_no_gradient():
 
 
 @pytest.mark.parametrize("verb", ["call", "vjp"])
-def test_in_place_edits_are_seen_and_do_not_reach_us(local, verb):
+def test_in_place_edits_are_reported_and_leave_the_callers_tensors_unchanged(local, verb):
     x, mask = torch.ones(2), torch.tensor([True, False])
     extra = [[torch.ones(2)]] if verb == "vjp" else []
     reply = getattr(local, verb)("edit", [x], {"mask": mask}, *extra)
@@ -125,8 +125,8 @@ def test_nan_that_stays_is_no_edit():
     assert Local({"f": lambda x: 1}).call("f", [torch.tensor([float("nan")])], {}).mutated == []
 
 
-class Sly(list):
-    """A list that is like any other, or says so."""
+class IncomparableList(list):
+    """A list whose comparison raises an error."""
 
     def __eq__(self, other):
         raise ValueError("no truth in this")
@@ -139,9 +139,9 @@ class Sly(list):
         lambda rows: rows[1].pop(),
         lambda rows: rows[1].__setitem__(0, 8),
         lambda rows: rows[1].__setitem__(0, 5.0),
-        # Whose comparison is neither true nor false:
+        # Comparing these with a number has no truth value or raises an error:
         lambda rows: rows[1].__setitem__(0, torch.tensor([5, 5])),
-        lambda rows: rows[1].__setitem__(0, Sly()),
+        lambda rows: rows[1].__setitem__(0, IncomparableList()),
         lambda rows: rows.__setitem__(1, None),
         lambda rows: rows[1].__setitem__(0, rows),
     ],
@@ -174,7 +174,7 @@ def test_lists_that_are_only_read_are_not_changed():
         (nn.ReLU(), "torch.nn.modules.activation.ReLU", {"opaque": "a torch.nn.modules.activation.ReLU"}),
     ],
 )
-def test_what_crosses(value, kind, sent):
+def test_results_are_converted_to_plain_values(value, kind, sent):
     reply = Local({"f": lambda: value}).call("f", [], {})
     assert (reply.kind, reply.value) == (kind, sent)
 
@@ -207,7 +207,7 @@ class _Broken(torch.autograd.Function):
         raise ArithmeticError("no way back")
 
 
-def test_each_call_draws_the_same_random_numbers_and_we_go_on_with_ours(local):
+def test_each_build_draws_the_same_random_numbers_and_keeps_the_callers_state(local):
     before = torch.get_rng_state()
     handles = [local.build("Affine", [3], {}).value for _ in range(2)]
     weights = [local.state(handle).value["weight"] for handle in handles]

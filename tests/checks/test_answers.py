@@ -1,4 +1,4 @@
-"""What people write: right answers pass in whatever words, and a slip costs itself."""
+"""Answers as people write them: right ones pass in any form, and a mistake costs only what it breaks."""
 
 import copy
 from collections.abc import Callable
@@ -29,8 +29,8 @@ WRONG = [
 
 
 @cache
-def checked(task: str, answer: Callable, seed: int) -> checks.Report:
-    """What is said of a wrong answer, for two tests."""
+def cached_report(task: str, answer: Callable, seed: int) -> checks.Report:
+    """The report on a wrong answer, cached because two tests use it."""
     return checks.check(task, answer, seed=seed)
 
 
@@ -57,7 +57,7 @@ def test_whatever_is_returned_is_judged(task, result):
     if isinstance(answer, type):
         answer.forward = lambda self, x=None, *args, **kwargs: result(x)
     report = checks.check(task, answer if isinstance(answer, type) else lambda x=None, *_, **__: result(x))
-    assert report.score() <= known.total / 4  # for what a new object holds, say
+    assert report.score() <= known.total / 4  # for a new object's weights, for example
     assert report.message.startswith(f"{known.public_name}: ")
 
 
@@ -68,12 +68,12 @@ def test_zeros_of_the_right_shape_are_no_answer(task):
     right = answer.forward if isinstance(answer, type) else answer
 
     def wrong(*args, **kwargs):
-        return zeros(right(*copy.deepcopy(args), **kwargs))  # nothing is learned, either
+        return zeros(right(*copy.deepcopy(args), **kwargs))  # the gradients are missing, too
 
     if isinstance(answer, type):
         answer.forward = wrong
     report = checks.check(task, answer if isinstance(answer, type) else wrong)
-    assert report.score() <= known.total / 4  # for a new object's weights, or refusals
+    assert report.score() <= known.total / 4  # for a new object's weights, or for refused arguments
     assert report.misconception in (None, "always_false"), report.message
 
 
@@ -102,14 +102,14 @@ def test_a_right_answer_passes_on_every_seed(task, answer):
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.full)])
 @pytest.mark.parametrize(("task", "answer", "lost", "names"), WRONG)
-def test_a_slip_costs_itself(task, answer, lost, names, seed):
-    report = checked(task, answer, seed)
+def test_a_wrong_answer_loses_exactly_the_expected_requirements(task, answer, lost, names, seed):
+    report = cached_report(task, answer, seed)
     assert {name for name, is_met in report.requirements.items() if not is_met} == lost, report.message
     assert {report.misconception, *report.also} - {None} == names, report.message
 
 
-def the_first_of_each_requirement():
-    """Of the known mistakes of each task, those that are told first of some requirement's."""
+def first_mistake_of_each_requirement():
+    """For each task and requirement, the first known mistake that loses it before any other requirement."""
     for name in TASKS:
         task = checks.task(name)
         order = [requirement.name for requirement in task.requirements]
@@ -121,11 +121,11 @@ def the_first_of_each_requirement():
 
 @pytest.mark.parametrize(
     ("task", "answer"),
-    [*the_first_of_each_requirement(), *(pytest.param(*p.values[:2], id=p.id) for p in WRONG)],
+    [*first_mistake_of_each_requirement(), *(pytest.param(*p.values[:2], id=p.id) for p in WRONG)],
 )
-def test_the_case_shown_is_what_happens(task, answer):
-    """The lines can be pasted: they raise, or give, what the message says; and no two lines are alike."""
-    report = checked(task, answer, 0)
+def test_the_case_shown_runs_or_raises_as_the_message_says(task, answer):
+    """The lines shown can be pasted; they raise an error where the message says so; no two comments agree."""
+    report = cached_report(task, answer, 0)
     known = checks.task(task)
     lines = [line.strip() for line in report.message.splitlines()]
     case = [line for line in report.message.splitlines() if line.startswith("    ") and "# " not in line[:6]]

@@ -1,4 +1,4 @@
-"""The rules by which an answer is judged, on a task small enough to see through."""
+"""The rules by which an answer is judged, on a task small enough to follow by hand."""
 
 import linecache
 import math
@@ -72,7 +72,7 @@ ways = [["2 * x", "-x"]]
 
 
 def noted(notes):
-    """The task, with these notes in place of a file."""
+    """The task with these notes, which otherwise come from a file."""
     task = Task(
         name="affine",
         solution=[affine],
@@ -86,7 +86,7 @@ def noted(notes):
 TASK = noted(NOTES)
 
 
-def test_what_is_required_is_probed_and_costs_are_of_what_is_required():
+def test_requirements_without_probes_and_unknown_costs_are_refused():
     with pytest.raises(
         ValueError, match=r"^affine: expected probes for \['factor', 'speed', 'gradients'\], got"
     ):
@@ -109,14 +109,14 @@ def verdict_of(function):
         (lambda x, shift: x + x + shift, (), ()),
         (lambda x, shift: x / 2 + shift, ("factor",), ("halved",)),
         (lambda x, shift: x / 2, ("factor", "shift"), ("halved", "no_shift")),
-        (lambda x, shift: 3 * x + shift, ("factor",), ()),  # unknown: each by itself
-        (lambda x, shift: -x + shift, ("factor",), ("dear",)),  # to be recognised never costs more
+        (lambda x, shift: 3 * x + shift, ("factor",), ()),  # unknown: each requirement counts by itself
+        (lambda x, shift: -x + shift, ("factor",), ("dear",)),  # a recognised mistake never costs more
         (lambda x, shift: (2 * x + shift).detach(), ("gradients",), ()),
         (lambda x, shift: x.mul_(2) + shift, ("gradients",), ()),
         (lambda x: 2 * x, ("factor", "shift", "gradients"), ()),
     ],
 )
-def test_a_slip_costs_itself(answer, lost, names):
+def test_a_mistake_costs_only_what_it_breaks(answer, lost, names):
     verdict = verdict_of(answer)
     assert verdict.lost == lost
     assert tuple(mistake.name for mistake in verdict.mistakes) == names
@@ -161,16 +161,16 @@ def test_an_error_without_a_message_has_no_colon(error):
 
 
 @pytest.mark.parametrize("name", ["layer", "token_embedding"])
-def test_a_forward_that_is_not_written_yet_is_the_first_line(name):
+def test_an_unimplemented_forward_is_named_in_the_first_line(name):
     answer = checks.task(name).define(checks.task(name).source)
     answer.forward = failing(NotImplementedError())
     report = checks.check(name, answer)
     assert "it raises NotImplementedError, at" in report.message.splitlines()[0]
-    assert 0 < report.score() <= 1  # for what a new object holds
+    assert 0 < report.score() <= 1  # for a new object's weights
 
 
 @pytest.mark.parametrize("folder", ["dist-packages", "site-packages"])
-def test_the_line_of_an_error_is_none_of_a_librarys(folder):
+def test_the_quoted_line_of_an_error_is_the_learners(folder):
     file = f"/usr/local/lib/python3.12/{folder}/torch/nn/functional.py"
     text = "def theirs():\n    raise ValueError('no')\n"
     linecache.cache[file] = len(text), None, text.splitlines(True), file
@@ -191,7 +191,7 @@ def test_the_line_of_an_error_is_none_of_a_librarys(folder):
         ("layer_norm", nn.LayerNorm(5), "pass the class itself, not an object of type LayerNorm"),
     ],
 )
-def test_what_is_no_function_is_said_at_once(name, answer, told):
+def test_an_object_in_place_of_a_function_or_class_is_named_in_the_first_line(name, answer, told):
     lines = checks.check(name, answer).message.splitlines()
     assert lines[0].startswith(f"{checks.task(name).public_name}: {told} (0 of ")
     assert lines[2].startswith("  Read: ")
@@ -211,7 +211,7 @@ def test_weights_that_are_no_tensors_are_judged():
     assert not checks.check("layer_norm", Norm).passed
 
 
-def test_a_vector_that_nothing_is_expected_for_is_named():
+def test_an_unexpected_vector_is_named_in_the_message():
     names = dict(W_q="asking", W_k="asked", W_v="told", W_o="out")
     right = checks.task("multi_head").source
     for name, other in names.items():
@@ -235,7 +235,7 @@ def test_a_vector_that_nothing_is_expected_for_is_named():
         ("scaled_dot_product_attention", torch.ones(2), "one tensor; expected several values"),
     ],
 )
-def test_what_comes_back_in_place_of_what_is_asked_for_is_named(task, result, told):
+def test_a_result_of_the_wrong_type_is_named(task, result, told):
     public = checks.task(task).public_name
     assert checks.check(task, lambda *_, **__: result).message.startswith(
         f"{public}: it returns {told} (0 of"
@@ -300,7 +300,7 @@ def test_numbers_are_alike_in_whatever_form(a, b, same):
     assert alike(a, b) is alike(b, a) is same
 
 
-def test_which_function_notices_a_wrong_shape_is_chance():
+def test_errors_that_a_wrong_shape_may_raise_are_equivalent():
     assert same_value(Outcome(error="RuntimeError"), Outcome(error="IndexError"))
     assert same_value(Outcome(error="RuntimeError"), Outcome(error="AssertionError"))  # a learner's assert
     assert not same_value(Outcome(error="RuntimeError"), Outcome(error="TypeError"))
@@ -385,7 +385,7 @@ def test_the_arguments_shown_are_those_that_were_given(name):
                     assert same(eval(literal(arg)), arg), literal(arg)
 
 
-def test_a_score_is_scaled_or_chosen():
+def test_a_score_can_be_scaled_or_weighted_by_requirement():
     report = checks.check("causal_mask", lambda queries, keys=None: torch.ones(queries, queries).tril() > 0)
     assert report.requirements == {"triangle": True, "keys": False, "boolean": True}
     assert report.score() == 0.75
@@ -412,7 +412,7 @@ def test_in_a_notebook_the_message_is_shown_with_differences_marked(monkeypatch)
     assert "should be" in str(caught.value)
 
 
-def test_of_a_right_answer_one_hears_where_the_packages_stands(capsys):
+def test_a_right_answer_is_pointed_to_the_packages_code(capsys):
     checks.require("padding_mask", lambda ids, pad_id: (ids != pad_id)[:, None, None])
     assert capsys.readouterr().out == "Compare it with `padding_mask` in transformer_lessons/masks.py.\n"
 
@@ -427,7 +427,7 @@ def test_a_remark_is_printed_in_a_terminal(capsys):
     assert "One thing more: " in capsys.readouterr().out
 
 
-def test_several_things_are():
+def test_plural_names_take_a_plural_verb():
     def scores_for_weights(query, key, value, mask=None):
         return scaled_first(query, key, value, mask)[0], query @ key.mT
 
@@ -435,7 +435,7 @@ def test_several_things_are():
     assert re.search(r"# weights should be (.*)\n +# weights are {7}(?!\1)", message)
 
 
-def test_a_gradient_is_that_of_the_answers_own_parameter():
+def test_a_wrong_gradient_names_the_answers_own_parameter():
     class BiasUnused(Stacked):
         def attend(self, *args):
             return super().attend(
@@ -451,8 +451,8 @@ def test_the_packages_own_is_no_answer():
         checks.require("padding_mask", padding_mask)
 
 
-def test_a_class_is_built_once_for_each_call():
+def test_a_subclass_of_pytorchs_layer_norm_passes():
     class Norm(nn.LayerNorm):
-        """With PyTorch's own, the names of whose parameters are the wanted ones."""
+        """PyTorch's own, whose parameters have the expected names."""
 
     assert checks.check("layer_norm", Norm).passed

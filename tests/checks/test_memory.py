@@ -1,4 +1,4 @@
-"""The bytes counted are those that arithmetic says, whatever machine this is."""
+"""The meter counts the bytes that arithmetic predicts, on any machine."""
 
 import gc
 import weakref
@@ -16,8 +16,8 @@ N, WIDTH = 31, 7
 SQUARE, LINE = N * N * 8, N * WIDTH * 8
 
 
-def asked(function, *args, cotangents=None):
-    """What one metered call of this function showed."""
+def memory_of(function, *args, cotangents=None):
+    """The memory that one metered call of this function reports."""
     local = checks.Local({"f": function})
     if cotangents is None:
         reply = local.call("f", list(args), {}, meter=True)
@@ -37,7 +37,7 @@ def test_nothing_is_counted_unless_asked_for():
 
 def test_the_largest_tensor_and_the_peak_of_a_product():
     q = matrix(N, WIDTH)
-    memory = asked(lambda q: (q @ q.T).softmax(-1) @ q, q)
+    memory = memory_of(lambda q: (q @ q.T).softmax(-1) @ q, q)
     assert (memory["largest"], memory["shape"]) == (SQUARE, [N, N])
     assert memory["peak"] == 2 * SQUARE  # the scores and the weights
     assert memory["saved"] == 0
@@ -45,34 +45,34 @@ def test_the_largest_tensor_and_the_peak_of_a_product():
 
 def test_views_and_changes_in_place_are_no_new_memory():
     q = matrix(N, WIDTH)
-    memory = asked(lambda q: q.T[2:].reshape(-1)[:3] * 1.0, q.T.contiguous())
+    memory = memory_of(lambda q: q.T[2:].reshape(-1)[:3] * 1.0, q.T.contiguous())
     assert memory["largest"] <= LINE
-    assert asked(lambda q: q.mul_(2).view(-1).unsqueeze(0).expand(50, -1), q)["largest"] == 0
-    assert asked(lambda q: (q + 1).add_(1).relu_().T, q)["peak"] == LINE
+    assert memory_of(lambda q: q.mul_(2).view(-1).unsqueeze(0).expand(50, -1), q)["largest"] == 0
+    assert memory_of(lambda q: (q + 1).add_(1).relu_().T, q)["peak"] == LINE
 
 
 def test_what_is_freed_counts_no_longer():
     def one_after_the_other(q):
         return sum((q @ q.T).sum() for _ in range(5))
 
-    assert asked(one_after_the_other, matrix(N, WIDTH))["peak"] < SQUARE + 100
-    assert asked(lambda q: sum([q @ q.T for _ in range(5)]), matrix(N, WIDTH))["peak"] >= 5 * SQUARE
+    assert memory_of(one_after_the_other, matrix(N, WIDTH))["peak"] < SQUARE + 100
+    assert memory_of(lambda q: sum([q @ q.T for _ in range(5)]), matrix(N, WIDTH))["peak"] >= 5 * SQUARE
 
 
-def test_what_is_kept_for_the_way_back_is_counted_once():
+def test_tensors_kept_for_the_backward_pass_are_counted_once():
     def squared(x):
         hidden = torch.tanh(x)  # keeps its result,
         return hidden * hidden  # and this keeps it twice
 
     one = matrix(N, WIDTH)
-    assert asked(squared, one, cotangents=[one])["saved"] == LINE
-    assert asked(squared, one)["saved"] == 0  # without gradients, nothing
+    assert memory_of(squared, one, cotangents=[one])["saved"] == LINE
+    assert memory_of(squared, one)["saved"] == 0  # without gradients, nothing
 
 
 def test_arguments_and_results_are_not_kept():
     one = matrix(N, WIDTH)
-    assert asked(lambda x: x * x, one, cotangents=[one])["saved"] == 0
-    assert asked(torch.tanh, one, cotangents=[one])["saved"] == 0
+    assert memory_of(lambda x: x * x, one, cotangents=[one])["saved"] == 0
+    assert memory_of(torch.tanh, one, cotangents=[one])["saved"] == 0
 
 
 def test_what_was_made_and_dropped_is_not_kept():
@@ -81,7 +81,7 @@ def test_what_was_made_and_dropped_is_not_kept():
         return x * 2
 
     one = matrix(N, WIDTH)
-    assert asked(detour, one, cotangents=[one])["saved"] == 0
+    assert memory_of(detour, one, cotangents=[one])["saved"] == 0
 
 
 def test_memory_hidden_in_a_closure_is_found():
@@ -91,7 +91,7 @@ def test_memory_hidden_in_a_closure_is_found():
         drawer.append(x.detach() @ x.detach().T)
         return x * 2
 
-    assert asked(hoarding, one, cotangents=[one])["saved"] == SQUARE
+    assert memory_of(hoarding, one, cotangents=[one])["saved"] == SQUARE
 
 
 def test_a_cycle_that_nobody_holds_is_not_kept():
@@ -101,16 +101,16 @@ def test_a_cycle_that_nobody_holds_is_not_kept():
         return x * 2
 
     one = matrix(N, WIDTH)
-    assert asked(cycle, one, cotangents=[one])["saved"] == 0
+    assert memory_of(cycle, one, cotangents=[one])["saved"] == 0
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_a_checkpoint_keeps_little_and_pays_on_the_way_back(reentrant):
+def test_a_checkpoint_saves_little_and_recomputes_in_the_backward_pass(reentrant):
     def attend(q):
         return (q @ q.T).softmax(-1) @ q
 
     q = matrix(N, WIDTH)
-    plain = asked(attend, q, cotangents=[q])
+    plain = memory_of(attend, q, cotangents=[q])
     assert SQUARE <= plain["saved"] <= SQUARE + LINE
     if reentrant:  # refuses the gradients that a check asks for
         leaf = q.clone().requires_grad_()
@@ -120,17 +120,17 @@ def test_a_checkpoint_keeps_little_and_pays_on_the_way_back(reentrant):
             result.sum().backward()
         again = count.memory
     else:
-        again = asked(lambda q: checkpoint(attend, q, use_reentrant=False), q, cotangents=[q])
+        again = memory_of(lambda q: checkpoint(attend, q, use_reentrant=False), q, cotangents=[q])
     assert again["saved"] < LINE
     assert again["peak"] >= 2 * SQUARE
     assert again["largest"] == SQUARE
 
 
 def test_the_peak_has_the_backward_pass_in_it():
-    """Forwards one square, tanh's result; backwards two more, the gradients of both its sides."""
+    """Forwards one square, tanh's result; backwards two more, the gradients of its result and its input."""
     one = matrix(N, N)
-    forward = asked(lambda x: torch.tanh(x).sum(), one)
-    both = asked(lambda x: torch.tanh(x).sum(), one, cotangents=[torch.tensor(1.0)])
+    forward = memory_of(lambda x: torch.tanh(x).sum(), one)
+    both = memory_of(lambda x: torch.tanh(x).sum(), one, cotangents=[torch.tensor(1.0)])
     assert SQUARE <= forward["peak"] < 1.1 * SQUARE
     assert 2 * SQUARE <= both["peak"] < 4 * SQUARE
 
@@ -152,10 +152,10 @@ def test_a_backward_pass_within_the_call_counts_too():
 
 def test_the_fused_kernel_makes_no_square_where_it_runs():
     q = matrix(1, 1, 131, 3)
-    fused = asked(F.scaled_dot_product_attention, q, q, q, cotangents=[q])
+    fused = memory_of(F.scaled_dot_product_attention, q, q, q, cotangents=[q])
     assert fused["largest"] == q.nbytes
-    wide = matrix(1, 1, 131, 5)  # values of another width: the kernel steps aside without a word
-    assert asked(F.scaled_dot_product_attention, q, q, wide)["shape"][-2:] == [131, 131]
+    wide = matrix(1, 1, 131, 5)  # values of another width: PyTorch silently uses the unfused computation
+    assert memory_of(F.scaled_dot_product_attention, q, q, wide)["shape"][-2:] == [131, 131]
 
 
 def test_gradients_of_arguments_and_parameters_come_from_one_backward_pass():

@@ -1,4 +1,4 @@
-"""Each known mistake shows, gets its own name, and costs what it spoils and nothing else."""
+"""Each known mistake is detected, gets its own name, and costs only what it breaks."""
 
 import pytest
 
@@ -22,7 +22,7 @@ MISTAKES = [
 
 @pytest.mark.parametrize("name", TASKS)
 def test_the_right_answer_raises_only_where_it_refuses(name):
-    """If it raised elsewhere, whatever raises there would be right."""
+    """If it raised other errors, an answer that raises in the same places would count as right."""
     exam = exam_of(checks.task(name), 0)
     assert {exam.expected(n).error for n in range(len(exam.calls))} <= {"", "ValueError"}
     requirements = exam.task.requirements
@@ -44,7 +44,7 @@ def test_a_mistake_shows_and_gets_its_own_name(task, mistake):
 
 
 @pytest.mark.parametrize(("task", "mistake"), MISTAKES)
-def test_a_mistake_is_shown_as_the_patch_that_mends_it(task, mistake):
+def test_the_repair_patch_turns_wrong_lines_into_right_ones(task, mistake):
     texts = {"-": changed(task.source, mistake.ways[0]), "+": task.source}
     patch = repair_patch(task, mistake).splitlines()
     assert patch
@@ -78,17 +78,17 @@ def test_a_mistake_costs_what_it_spoils(task, mistake):
 
 
 def is_constant(task, text, calls) -> bool:
-    """Whether a text shows the same for other arguments where the right answer does not."""
+    """Whether a text gives the same for other arguments although the right answer does not."""
     exam, other = exam_of(task, 0), exam_of(task, 1)
     backward = exam.calls[calls[0]][0].backward
-    same = same_flows if backward else same_values
+    same = same_nonzero_gradients if backward else same_values
     if all(same(exam.outcome(text, n), exam.expected(n)) for n in calls):
         return False  # it follows the right answer
     if not all(same(exam.outcome(text, n), other.outcome(text, n)) for n in calls):
         return False
     rights = [(exam.expected(n), other.expected(n)) for n in calls]
     return not (
-        all(same_flows(x, y) for x, y in rights)
+        all(same_nonzero_gradients(x, y) for x, y in rights)
         if backward
         else any(alike(x.value, y.value) for x, y in rights)
     )
@@ -98,5 +98,5 @@ def same_values(a, b) -> bool:
     return alike(a.value, b.value) and not a.error
 
 
-def same_flows(a, b) -> bool:
+def same_nonzero_gradients(a, b) -> bool:
     return bool(a.gradients) and any(g.any() for g in a.gradients.values()) and same_gradients(a, b)

@@ -1,4 +1,4 @@
-"""A Transformer out of notebooks: with right parts it is the package's, step for step."""
+"""A Transformer made of parts from notebooks: with right parts it equals the package's, step for step."""
 
 import copy
 from dataclasses import replace
@@ -17,7 +17,7 @@ from transformer_lessons.model import Transformer
 from transformer_lessons.tools.cli import main
 from transformer_lessons.trainer.checkpoints import load_model
 
-MASTERS = release.masters()[:8]  # solved, up to decoding
+MASTERS = release.masters()[:8]  # solved notebooks, up to decoding
 
 
 @pytest.fixture(scope="module")
@@ -50,13 +50,13 @@ def test_a_model_of_own_parts_computes_what_the_packages_does(parts):
 
 
 @pytest.fixture
-def short(monkeypatch):
+def short_training(monkeypatch):
     settings = replace(assembly.SETTINGS, steps=10, batch_size=24, training_pairs=500)
     monkeypatch.setattr(assembly, "SETTINGS", settings)
     monkeypatch.setattr(assembly.number_words, "held_out", lambda: (7, 421))
 
 
-def test_it_is_trained_compared_saved_and_read_aloud(short, tmp_path, capsys):
+def test_the_model_is_trained_compared_saved_and_decoded(short_training, tmp_path, capsys):
     assert main(["my-transformer", *map(str, MASTERS), "--output", str(tmp_path / "mine")]) == 0
     said = capsys.readouterr().out
     assert f"LayerNorm                      yours ({MASTERS[4].name})" in said
@@ -78,7 +78,7 @@ def spoilt(path, folder, before, after):
     return folder / path.name
 
 
-def test_a_wrong_part_is_named_and_replaced_only_when_asked(short, tmp_path, capsys):
+def test_a_wrong_part_is_named_and_replaced_only_when_asked(short_training, tmp_path, capsys):
     wrong = spoilt(MASTERS[4], tmp_path, "class LayerNorm(nn.Module):", "class Other(nn.Module):")
     assert main(["my-transformer", str(wrong), "--output", str(tmp_path / "mine")]) == 2
     said = capsys.readouterr()
@@ -89,7 +89,7 @@ def test_a_wrong_part_is_named_and_replaced_only_when_asked(short, tmp_path, cap
     assert "the package’s; yours is not right" in capsys.readouterr().out
 
 
-def test_a_helper_in_a_cell_of_ones_own_counts_and_a_repaired_program_is_no_part(tmp_path):
+def test_a_helper_in_an_added_cell_is_used_and_a_repaired_program_is_no_part(tmp_path):
     notebook = nbformat.read(MASTERS[0], as_version=4)
     answer = next(cell for cell in notebook.cells if cell.id == "ps01-3-answer")
     answer.source = answer.source.replace("torch.softmax(similarity, dim=-1)", "over_keys(similarity)")
@@ -99,14 +99,14 @@ def test_a_helper_in_a_cell_of_ones_own_counts_and_a_repaired_program_is_no_part
     found = {part.task: part for part in assembly.found_in(tmp_path / "mine.ipynb")}
     attention = found["scaled_dot_product_attention"]
     assert attention.problem == ""
-    assert attention.own.__name__ == "scaled_dot_product_attention"  # not `repaired`, of task 4
+    assert attention.own.__name__ == "scaled_dot_product_attention"  # not `repaired` of task 4
 
 
-def test_no_notebook_is_one_line(tmp_path, capsys):
+def test_missing_and_broken_notebooks_are_refused(tmp_path, capsys):
     (tmp_path / "x.ipynb").write_text("no JSON", encoding="utf-8")
     assert main(["my-transformer", str(tmp_path / "x.ipynb")]) == 2
     assert "file: expected a notebook (.ipynb, format 4), got" in capsys.readouterr().err
-    unmatched = tmp_path / "ps08*.ipynb"  # as a shell leaves it that finds none
+    unmatched = tmp_path / "ps08*.ipynb"  # a shell passes the pattern on if no file matches
     assert main(["my-transformer", str(unmatched)]) == 2
     assert "ps08*.ipynb, which does not exist" in capsys.readouterr().err
     with pytest.raises(ValueError, match="expected notebooks, got none"):

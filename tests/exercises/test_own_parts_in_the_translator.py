@@ -1,4 +1,4 @@
-"""Answers in the trained translator: right ones change nothing that it says, wrong ones are heard."""
+"""Answers in the trained translator: right ones change no translation, known mistakes change some."""
 
 import math
 import re
@@ -15,34 +15,34 @@ from transformer_lessons.checks.translator.reading import PARTS, compare
 ROOT = Path(__file__).parents[2]
 
 
-def is_as_before(task, own) -> bool:
+def translates_as_before(task, own) -> bool:
     return all(said.own == said.before for said in compare(task, own))
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_the_right_part_says_the_same_and_a_known_mistake_is_heard(name):
+def test_a_right_part_keeps_the_translations_and_a_known_mistake_changes_them(name):
     task = checks.task(name)
-    assert is_as_before(task, task.define(task.source))
+    assert translates_as_before(task, task.define(task.source))
 
-    def is_heard(way):
+    def changes_translations(way):
         try:
-            return not is_as_before(task, task.define(definitions.changed(task.source, way)))
-        except Exception:  # the learner would see it
+            return not translates_as_before(task, task.define(definitions.changed(task.source, way)))
+        except Exception:  # the learner would see the error
             return True
 
-    # What costs most is heard best; in their own order, many would be tried in vain.
+    # The costliest mistakes change most; in the listed order, many would be tried in vain.
     costly = sorted(task.mistakes, key=lambda mistake: task.points(mistake.costs), reverse=True)
-    assert any(is_heard(way) for mistake in costly for way in mistake.ways)
+    assert any(changes_translations(way) for mistake in costly for way in mistake.ways)
 
 
-def without_the_root(query, key, value, mask=None):
+def unscaled_attention(query, key, value, mask=None):
     scores = query @ key.transpose(-2, -1)
     weights = scores.masked_fill(~mask, -math.inf).softmax(dim=-1)
     return weights @ value, weights
 
 
-def test_a_lost_root_is_read(capsys):
-    checks.try_in_translator("scaled_dot_product_attention", without_the_root)
+def test_a_missing_scale_shows_in_the_translations(capsys):
+    checks.try_in_translator("scaled_dot_product_attention", unscaled_attention)
     said = capsys.readouterr().out
     assert (
         "   94,790  vier und neunzig tausend sieben hundert sieben und neunzig\n   before  vier und" in said
@@ -65,16 +65,16 @@ def test_names_of_parameters_are_open():
         def forward(self, x):
             return torch.nn.functional.layer_norm(x, x.shape[-1:], self.gamma, self.beta)
 
-    assert is_as_before(checks.task("layer_norm"), Norm)
+    assert translates_as_before(checks.task("layer_norm"), Norm)
 
 
-def test_parameters_that_are_none_of_the_translators_are_named():
+def test_parameters_that_do_not_match_the_translators_are_refused():
     task = checks.task("layer_norm")
     with pytest.raises(ValueError, match=r"expected matches for \['weight', 'bias'\], got \[\]"):
         compare(task, lambda width: torch.nn.Identity())
 
 
-def test_a_part_that_does_not_fit_is_told_in_a_line(capsys):
+def test_a_part_that_does_not_fit_is_reported_with_its_error(capsys):
     checks.try_in_translator("padding_mask", lambda ids, pad_id: ids != pad_id)
     first, second = capsys.readouterr().out.splitlines()
     assert first == "The trained translator breaks down with your padding_mask."
@@ -86,8 +86,8 @@ def test_a_part_that_the_translator_has_not_is_refused():
         checks.try_in_translator("rotary", None)
 
 
-def test_maps_show_where_attention_looks():
-    """On padding, if nothing hides it."""
+def test_maps_show_attention_to_padding_only_where_nothing_masks_it():
+    """If the mask hides nothing, the last token attends to padding."""
 
     def on_padding(table):
         last = table.split("</tr>")[-2]  # zwanzig
@@ -101,7 +101,7 @@ def test_maps_show_where_attention_looks():
     assert on_padding(before) == 0
 
 
-def test_an_attention_that_keeps_its_weights_to_itself_has_no_map():
+def test_attention_that_returns_no_weights_has_no_map():
     task = checks.task("scaled_dot_product_attention")
-    alone = reading.attention_html(task, lambda *given: without_the_root(*given)[0])
+    alone = reading.attention_html(task, lambda *given: unscaled_attention(*given)[0])
     assert alone.count("<caption>") == 1

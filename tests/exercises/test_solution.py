@@ -1,4 +1,4 @@
-"""Answers for those who gave up: of each task that a check knows, what the check holds to be right."""
+"""Answers for learners who gave up: for each task with a check, the answer that the check takes as right."""
 
 import pytest
 
@@ -13,7 +13,7 @@ SOLVED = [
 
 
 @pytest.mark.parametrize(("name", "number", "tasks"), SOLVED)
-def test_it_is_the_right_answer_and_what_it_is_held_to(name, number, tasks):
+def test_a_solution_holds_the_right_answer_and_its_requirements(name, number, tasks):
     text = solution(name[:4], number)
     for task in map(checks.task, tasks):
         assert task.source.rstrip() in text
