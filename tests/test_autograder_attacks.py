@@ -247,6 +247,7 @@ def around() -> Iterator[Surroundings]:
 def bench(around) -> Iterator[Bench]:
     with closing(Worker()) as worker:
         list(worker.grade([], LIMITS))  # starts the worker
+        assert forker(), "its processes could not be counted"
         yield Bench(worker, around)
 
 

@@ -1,6 +1,8 @@
 """Answers as people write them: right ones pass in any form, and a mistake costs only what it breaks."""
 
 import copy
+import math
+import re
 from collections.abc import Callable
 from functools import cache
 
@@ -123,8 +125,8 @@ def first_mistake_of_each_requirement():
     ("task", "answer"),
     [*first_mistake_of_each_requirement(), *(pytest.param(*p.values[:2], id=p.id) for p in WRONG)],
 )
-def test_the_case_shown_runs_or_raises_as_the_message_says(task, answer):
-    """The lines shown can be pasted; they raise an error where the message says so; no two comments agree."""
+def test_the_case_shown_gives_what_the_message_says(task, answer):
+    """The lines shown can be pasted; they give the numbers or the error of the message."""
     report = cached_report(task, answer, 0)
     known = checks.task(task)
     lines = [line.strip() for line in report.message.splitlines()]
@@ -141,8 +143,12 @@ def test_the_case_shown_runs_or_raises_as_the_message_says(task, answer):
     space = {**imported, known.public_name: answer}
     *given, last = (line.strip() for line in case)
     exec("\n".join(given), space)
-    if told[-1].startswith("raises"):
-        with pytest.raises(Exception, match=r".*"):
+    if raised := re.match(r"raises (\w+)", told[-1]):
+        with pytest.raises(Exception, match=r".*") as caught:
             eval(last, space)
-    else:
-        eval(last, space)
+        assert type(caught.value).__name__ == raised[1]
+        return
+    result, shown = eval(last, space), re.fullmatch(r"is +(\[.*?\])(, of shape .+)?", told[-1])
+    if shown and isinstance(result, torch.Tensor):
+        numbers = torch.tensor(eval(shown[1], {"nan": math.nan, "inf": math.inf})).flatten()
+        assert torch.allclose(numbers.double(), result.flatten().double(), atol=0.051, equal_nan=True)
