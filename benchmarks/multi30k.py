@@ -25,13 +25,13 @@ from transformer_lessons.trainer.tasks import TASKS, Task, batches
 
 
 def measure(
-    task: Task, tokenisers: tuple, sizes: dict, config: TrainingConfig, device: torch.device, *, anew=False
+    task: Task, tokenisers: tuple, sizes: dict, config: TrainingConfig, device: torch.device, *, replay=True
 ) -> dict:
-    """The seconds of one run, and BLEU of the model that it keeps; `anew`: do not replay a GPU's steps."""
+    """The seconds of one run, and BLEU of the model that it keeps; `replay`: let a GPU replay its steps."""
     with TemporaryDirectory() as name:
         directory = Path(name)
         trainer = new_trainer(task, tokenisers, sizes, config, device, directory)
-        if anew:
+        if not replay:
             trainer.add_gradients = trainer._add_gradients
         started = time.perf_counter()
         if not run(trainer, task, tokenisers):

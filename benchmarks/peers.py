@@ -114,7 +114,7 @@ def measure_decoding(config: TransformerConfig, rows: int, length: int, rounds: 
         "ours, without a cache": partial(without_cache, own, src, max_length=length),
     }
     if device != "cpu":
-        ways["ours, launched anew"] = partial(decoding.greedy, own, src, max_length=length)
+        ways["ours, not replayed"] = partial(decoding.greedy, own, src, max_length=length)
     else:
         ways["ours, int8"] = partial(greedy, quantize(deepcopy(own)), src, max_length=length)
         ways[ENGINE] = partial(by_ctranslate2(own), **by_engine)

@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from book.notebooks import chapters, prose
 from transformer_lessons.checks.message import place
 from transformer_lessons.checks.symptoms import SYMPTOMS, mistakes_by_symptom, repair_patch
-from transformer_lessons.data.files import replacing
+from transformer_lessons.data.files import write_text
 from transformer_lessons.tools import submission
 
 BOOK = Path(__file__).parent
@@ -83,10 +83,8 @@ def without_markdown(title: str) -> str:
 def write_pages() -> None:
     """Write the pages that a build needs and that are not committed."""
     for name, text in (("exercises.md", exercises()), ("mistakes.md", mistakes())):
-        with replacing(BOOK / name) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+        write_text(BOOK / name, text)
 
 
 if __name__ == "__main__":
-    with replacing(PLACES) as temporary:
-        temporary.write_text(places(), encoding="utf-8")
+    write_text(PLACES, places())

@@ -13,7 +13,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from tqdm import tqdm
 
-from transformer_lessons.data.files import replacing
+from transformer_lessons.data.files import write_text
 
 CHAPTERS = Path(__file__).parent / "chapters"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
@@ -57,8 +57,7 @@ def execute(path: Path) -> None:
     # A slow cell delivers its text in several pieces, depending on time: join them.
     NotebookClient(notebook, timeout=600, coalesce_streams=True, resources=resources).execute()
     nbformat.validate(normalise(notebook))
-    with replacing(path) as temporary:
-        temporary.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")
+    write_text(path, nbformat.writes(notebook) + "\n")
 
 
 if __name__ == "__main__":

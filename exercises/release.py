@@ -22,6 +22,7 @@ from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
 from book.notebooks import KERNEL
+from transformer_lessons.data.files import write_text
 from transformer_lessons.tools.submission import digest, grade_id
 
 HERE = Path(__file__).resolve().parent
@@ -162,14 +163,6 @@ def entry(cells: list[dict]) -> dict:
     }
 
 
-def write(path: Path, text: str) -> None:
-    """Write a file as a whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".new")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
-
-
 def main() -> int:
     """Make the student versions of the named assignments, or of all; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -184,12 +177,12 @@ def main() -> int:
         api = course(Path(folder))
         for master in masters():
             if not wanted or master.parent.name in wanted:
-                write(released(master), generate(master, api))
+                write_text(released(master), generate(master, api))
                 print(released(master).relative_to(HERE.parent))
     texts = {
         m.parent.name: released(m).read_text(encoding="utf-8") for m in masters() if released(m).exists()
     }
-    write(MANIFEST, manifest(texts))
+    write_text(MANIFEST, manifest(texts))
     return 0
 
 

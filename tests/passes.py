@@ -64,5 +64,5 @@ class Passes:
     def pytest_terminal_summary(self, terminalreporter):
         terminalreporter.write_line(
             f"{len(self.before)} tests passed on these very files before, and are skipped"
-            f" (anew: make test-full FRESH=1). Record: {self.record}"
+            f" (to start again: make test-full FRESH=1). Record: {self.record}"
         )

@@ -138,12 +138,12 @@ def test_graded_submission_is_graded_again_only_if_it_changes(tmp_path):
     again = grade.grade(source, course)
     assert (again.graded, again.unchanged) == ([], 1)
     texts = {cell: text for cell, text in SOLVED.items() if cell != "ps01-1-answer"}
-    [anew] = grade.grade(hand_in(source, ann=with_answers(texts)), course).graded
-    assert anew.earned == TESTED - worth("ps01-1-test")
+    [again] = grade.grade(hand_in(source, ann=with_answers(texts)), course).graded
+    assert again.earned == TESTED - worth("ps01-1-test")
     [mark] = marks.marks(f"sqlite:///{course / 'gradebook.db'}", NAME)
     # The written answer has not changed since the person marked it.
     assert (mark.cells[WRITTEN].manual, mark.cells[WRITTEN].waits) == (1.5, False)
-    assert mark.score == anew.earned + 1.5
+    assert mark.score == again.earned + 1.5
 
     texts[WRITTEN] = "Because I say so."
     grade.grade(hand_in(source, ann=with_answers(texts)), course)

@@ -129,7 +129,7 @@ def test_text_too_long_to_parse_is_cut_with_a_note():
 
 
 @pytest.mark.parametrize("kind", ["png", "jpeg"])
-def test_a_picture_is_drawn_anew(kind):
+def test_a_picture_is_redrawn(kind):
     data = encoded(Image.new("RGB", (13, 7), "red"), kind)
     drawn = base64.b64decode(re_encode(f"image/{kind}", base64_of(data))["image/png"])
     found = Image.open(io.BytesIO(drawn))

@@ -203,7 +203,7 @@ def epoch_of(batches, number: int = 0) -> list:
 
 
 @EACH_KIND
-def test_an_epoch_has_every_pair_once_and_the_next_mixes_them_anew(kind):
+def test_an_epoch_has_every_pair_once_and_the_next_mixes_them_again(kind):
     batches = kind(LONG, seed=0)
     epochs = [[firsts(batch) for batch in epoch_of(batches, number)] for number in (0, 1)]
     for epoch in epochs:

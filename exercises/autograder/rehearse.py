@@ -140,7 +140,6 @@ def write(folder: Path, number: int, assignment: str) -> Path:
         assignment: its name.
     """
     group, source = students(number, assignment), folder / f"{assignment}.zip"
-    folder.mkdir(parents=True, exist_ok=True)
     with replacing(source) as temporary, zipfile.ZipFile(temporary, "w") as archive:
         for n, (about, notebook) in enumerate(group, start=FIRST_FILE):
             if notebook is not None:

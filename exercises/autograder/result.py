@@ -76,7 +76,6 @@ class Result:
 
 def write(path: Path, result: Result) -> None:
     """Write a result as JSON; the file is replaced as a whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, asdict(result))
 
 

@@ -88,7 +88,7 @@ for name in (*site.getsitepackages(), sys.prefix + '/bin', *folders):
     tried(name, lambda: open(name + '/__init__.py', 'a').write('#'))
 """),
     "read-only taken back": shared("""
-# The file system mounted anew, to be written.
+# The file system mounted again, so that it can be written to.
 tried('remount', lambda: called('mount', b'none', b'/', None, 32, None))
 tried('mount', lambda: called('mount', b'none', b'/home/student', b'tmpfs', 0, None))
 tried('umount', lambda: called('umount2', b'/home/student', 2))

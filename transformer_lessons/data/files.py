@@ -9,11 +9,11 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: Path):
-    """Yield a temporary path next to `path`; on success, flush the file to disk and rename it to `path`.
+    """Yield a temporary path next to `path`, whose folder is made; on success, flush it to disk and rename it.
 
     A pitfall: it has to be in the same folder. From another disk, a rename is a copy, visible half done.
     """
-    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield temporary
@@ -35,11 +35,15 @@ def brief(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
 
 
-def write_json(path: Path, content: dict) -> None:
-    """Write readable JSON, whole or not at all."""
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+def write_text(path: Path, text: str) -> None:
+    """Write a text, whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, content: dict) -> None:
+    """Write readable JSON, whole or not at all."""
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path) -> dict:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from transformer_lessons.data.files import replacing
+from transformer_lessons.data.files import write_text
 from transformer_lessons.data.libraries import library
 from transformer_lessons.data.vocabulary import BOS, EOS, PAD, Vocabulary, ids_to_show
 
@@ -57,8 +57,7 @@ class Subwords:
 
     def save(self, path: Path) -> None:
         """Write a tokenizer.json, whole or not at all."""
-        with replacing(path) as temporary:
-            temporary.write_text(self.tokenizer.to_str(pretty=True) + "\n", encoding="utf-8")
+        write_text(path, self.tokenizer.to_str(pretty=True) + "\n")
 
     def __len__(self) -> int:
         return self.tokenizer.get_vocab_size()

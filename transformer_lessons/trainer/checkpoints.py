@@ -49,7 +49,6 @@ def save_config(
     directory: Path, config: TransformerConfig, source: Tokeniser, target: Tokeniser, **about: object
 ) -> None:
     """Write what `save_model` writes, except the weights. A `Subwords` must be shared by both languages."""
-    directory.mkdir(parents=True, exist_ok=True)
     if isinstance(source, Subwords):
         tokens = {}
         source.save(directory / TOKENISER)

@@ -154,8 +154,7 @@ def settings_of(
     for name in known if chosen.resume else ():
         if got[name] != known[name] and name != "shard":  # sharding does not change what a model learns
             raise ValueError(f"{name}: expected {known[name]}, as in {own}, got {got[name]}")
-    task, sizes, training = found
-    return task, directory, sizes, training
+    return found[0], directory, *found[1:]
 
 
 def apply_settings(

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from transformer_lessons.data.batches import Batch, Batches
-from transformer_lessons.data.files import brief, replacing
+from transformer_lessons.data.files import brief, replacing, write_text
 from transformer_lessons.fast import accelerate, is_known, plain
 from transformer_lessons.fast.graphs import GraphedFunction, pad_rows
 from transformer_lessons.fast.losses import batch_loss
@@ -220,8 +220,7 @@ class Trainer:
             return nullcontext()
         path = self.directory / "metrics.jsonl"
         # Steps after the last checkpoint will be done, and recorded, again.
-        with replacing(path) as temporary:
-            temporary.write_text("".join(json.dumps(record) + "\n" for record in self.history))
+        write_text(path, "".join(json.dumps(record) + "\n" for record in self.history))
         return path.open("a", buffering=1)
 
     def save(self) -> None:

@@ -207,14 +207,14 @@ def _marks(course: Course) -> Callable[[str], dict[str, marks.Mark]]:
     return cache(lambda name: {mark.student: mark for mark in marks.marks(course.gradebook, name)})
 
 
-def write_feedback(grading: Grading, summary: Summary, *, anew: bool = False) -> int:
-    """Write the pages that are older than the marks, or all, with a person's marks; return how many."""
+def write_feedback(grading: Grading, summary: Summary, *, rewrite: bool = False) -> int:
+    """Write the pages that are older than the marks, or all if `rewrite`; return how many."""
     course, marks_of, wanted = grading.course, _marks(grading.course), 0
     for one in course.submissions():
         record, page = course.record(*one), course.page(*one)
         if not record.exists():
             continue
-        if anew or not page.exists() or page.stat().st_mtime < record.stat().st_mtime:
+        if rewrite or not page.exists() or page.stat().st_mtime < record.stat().st_mtime:
             wanted += 1
             with _record_failure(grading, one, summary):
                 released, mark = grading.released[one[1]], marks_of(one[1])[one[0]]

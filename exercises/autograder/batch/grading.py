@@ -21,14 +21,14 @@ from exercises import release
 from exercises.autograder import result as results
 from exercises.autograder.batch.pool import Pool, run_jobs
 from exercises.autograder.box.confine import Limits
-from exercises.autograder.course.folders import Course, write_text
+from exercises.autograder.course.folders import Course
 from exercises.autograder.course.marks import Writer
 from exercises.autograder.course.roster import known_ids
 from exercises.autograder.intake import Arrival, ingest
 from exercises.autograder.result import Result
 from exercises.autograder.running.job import Job, Outcome
 from exercises.autograder.running.notebook import MasterCell, master_of
-from transformer_lessons.data.files import read_json, write_json
+from transformer_lessons.data.files import read_json, write_json, write_text
 
 Submission = tuple[str | None, str]  # student, None for the master itself, and assignment
 _interrupted = threading.Event()
@@ -178,7 +178,6 @@ class Grading:
         jobs = (self.job(*those[0]) for those in list(alike.values()))
         for job, outcome in run_jobs(pool, jobs):
             if isinstance(outcome, Outcome):
-                self._entry(job.key).parent.mkdir(parents=True, exist_ok=True)
                 write_json(self._entry(job.key), asdict(outcome))
             if _interrupted.is_set():
                 raise KeyboardInterrupt

@@ -36,5 +36,6 @@ def course_in(folder: Path) -> Course:
 def select_names(wanted: list[str], known: Collection[str]) -> list[str]:
     """The assignments that are asked for, or all if there are none; ValueError for an unknown one."""
     if unknown := [name for name in wanted if name not in known]:
-        raise ValueError(f"ASSIGNMENT: expected one of {', '.join(known)}, got {', '.join(unknown)}")
+        expected = f"one of {', '.join(known)}" if known else "a submission first; there is none yet"
+        raise ValueError(f"ASSIGNMENT: expected {expected}, got {', '.join(unknown)}")
     return wanted or list(known)

@@ -14,11 +14,11 @@ from exercises.autograder.batch import grade as grades
 from exercises.autograder.batch.grading import Grading
 from exercises.autograder.commands import INCOMPLETE, ME, OK, CommandOutput, course_in, failures, select_names
 from exercises.autograder.course import marks
-from exercises.autograder.course.folders import Course, write_text
+from exercises.autograder.course.folders import Course
 from exercises.autograder.course.roster import template_text
 from exercises.autograder.export import csv_text
 from exercises.autograder.running.transformer import boxed_transformer
-from transformer_lessons.data.files import replacing
+from transformer_lessons.data.files import replacing, write_text
 
 
 def _up_to_date(options: argparse.Namespace) -> Course:
@@ -73,7 +73,7 @@ def feedback(options: argparse.Namespace) -> CommandOutput:
     _up_to_date(options)
     summary = grades.Summary()
     with grades.open_course(options.course) as grading:
-        wanted = grades.write_feedback(grading, summary, anew=True)
+        wanted = grades.write_feedback(grading, summary, rewrite=True)
     failed = failures(summary)
     message = f"Pages written to {options.course / 'feedback'}: {wanted - len(failed)}."
     return CommandOutput([*failed, message], INCOMPLETE if failed else OK)
@@ -104,7 +104,6 @@ def export(options: argparse.Namespace) -> CommandOutput:
     made = csv_text(known, template, columns=columns, missing_as_zero=options.missing_as_zero)
     name = f"filled_{options.template.name}" if template else "table.csv"
     path = options.to or course.folder / "export" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         temporary.write_bytes(made.data)
     lines = [*made.notes, *(f"no mark filled in for {student}" for student in made.unmatched), str(path)]

@@ -23,7 +23,7 @@ from nbformat import NotebookNode
 from exercises.autograder import result as results
 from exercises.autograder.intake import Arrival
 from exercises.autograder.result import Result
-from transformer_lessons.data.files import read_json, replacing, write_json
+from transformer_lessons.data.files import read_json, write_json, write_text
 
 PATIENCE = 30  # seconds to wait for a gradebook that another program has locked
 ORIGIN = "origin.json"  # beside a submission: what is known about it besides its text
@@ -112,13 +112,6 @@ class Course:
         if not self.not_graded.exists():
             return {"quarantined": [], "failed": []}
         return read_json(self.not_graded)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file as a whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
 
 
 def _update(path: Path, text: str) -> None:

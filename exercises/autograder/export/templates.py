@@ -153,7 +153,7 @@ def _headers(header: list[str], columns: Mapping[str, str]) -> dict[str, int]:
     words = {name: columns.get(name, name).casefold() for name in KNOWN}
     where = {name: indices[word] for name, word in words.items() if word in indices}
     if missing := [columns.get(name, name) for name in NEEDED if name not in where]:
-        expected = f"Moodle's grading worksheet, with the columns {', '.join(missing)}"
+        expected = f"Moodle's grading worksheet, with {' and '.join(missing)} among its columns"
         other = "--column can name them in another language"
         raise ValueError(f"template: expected {expected}, got {', '.join(header[:8])}; {other}")
     return where

@@ -21,11 +21,12 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
-from exercises.autograder.course.folders import Course, write_text
+from exercises.autograder.course.folders import Course
 from exercises.autograder.course.marks import CellMark, Mark
 from exercises.autograder.feedback.text import cut, template
 from exercises.autograder.intake.repair import cells_by_id
 from exercises.autograder.result import CellResult, Part, Result
+from transformer_lessons.data.files import write_text
 from transformer_lessons.tools.submission import grade_id
 
 REPAIRS, REPAIR = 20, 500  # the most repairs, and the most characters of one

@@ -230,7 +230,8 @@ def _sentences(cells: list[Cell], released: Released, found: dict[str, Cell]) ->
             taken = f"Cell {cell.number} had none of the grader's metadata; it was taken as {name}"
             yield f"{taken} because of its position."
         if (copies := sum(other.name == name for other in cells)) > 1:
-            which = ", the last one filled in," if name in released.answers else ""
+            is_filled = name in released.answers and not released.matches(name, cell)
+            which = ", the last one filled in," if is_filled else ""
             counts = f"cell {cell.number}{which} counts"
             yield f"{name} was there {copies} times; {counts}. Other texts were kept as cells of your own."
     if missing := [name for name in released.cells if name not in found]:

@@ -112,7 +112,7 @@ def in_loops(logits, targets, *, pad_id, smoothing=0.1):
 
 
 def with_cross_entropy(logits, targets, *, pad_id, smoothing=0.1):
-    """torch's own, put right: padding's share is taken back, and the rest spread anew."""
+    """torch's own, put right: padding's share is taken back and spread over the other tokens."""
     logits, targets = logits[targets != pad_id], targets[targets != pad_id]
     others = -(logits.log_softmax(-1).sum() - logits.log_softmax(-1)[:, pad_id].sum())
     sharp = F.cross_entropy(logits, targets, reduction="sum")
