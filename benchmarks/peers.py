@@ -121,7 +121,7 @@ def measure_decoding(config: TransformerConfig, rows: int, length: int, rounds: 
         ways[f"{ENGINE}, int8"] = partial(by_ctranslate2(own, "int8"), **by_engine)
     contenders = {name: partial(translate_all, translate) for name, translate in ways.items()}
     if device == "cpu":
-        contenders["its products alone"] = decoding_products(own, rows, length)
+        contenders["ours, products alone"] = decoding_products(own, rows, length)
     return compared(interleave(contenders, rounds, 1))
 
 
