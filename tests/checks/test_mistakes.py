@@ -56,9 +56,10 @@ def test_the_repair_patch_turns_wrong_lines_into_right_ones(task, mistake):
 @pytest.mark.parametrize("name", TASKS)
 def test_a_mistake_is_named_on_every_seed(name, seed):
     task = checks.task(name)
-    for mistake, way in [(mistake, way) for mistake in task.mistakes for way in mistake.ways]:
-        verdict = judge(answer_from(task, changed(task.source, way)), seed)
-        assert verdict.mistakes == (mistake,), way
+    for mistake in task.mistakes:
+        for way in mistake.ways:
+            verdict = judge(answer_from(task, changed(task.source, way)), seed)
+            assert verdict.mistakes == (mistake,), way
     exam_of.cache_clear()  # or what all mistakes of all tasks show on all seeds would fill the memory
 
 
