@@ -59,7 +59,7 @@ def outputs(draw: Draw) -> list[Call]:
     """Steps with and without a state. No key feature is small, nor a divisor: adding 1e-6 is accepted."""
     given = [(new(draw, *lead), old(draw, *lead)) for lead in (*FRONTS, (5,))]  # as many as value is wide
     given = [((q, k.abs() + 1, v), two) for (q, k, v), two in given]
-    given += [((-q.abs() - 2, k, v), two) for (q, k, v), two in given[:1]]  # and a divisor below 1
+    given += [((-2 - q.abs().clamp(max=1), k, v), two) for (q, k, v), two in given[:1]]  # a divisor below 1
     return [Call(args, view=deviation(args[0])) for three, two in given for args in ((*three, *two), three)]
 
 
