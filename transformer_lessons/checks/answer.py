@@ -196,10 +196,10 @@ def _mismatch(own: State, wanted: State) -> Reply:
         if name in own and own[name].shape != wanted[name].shape:
             message = f"{name} has shape {tuple(own[name].shape)}; expected {tuple(wanted[name].shape)}"
             return Reply(error={"type": WEIGHTS, "message": message, "line": ""})
-    counts = [Counter((*tensor.shape,) for tensor in state.values()) for state in (own, wanted)]
-    spare = [f"{n} of shape {(*x.shape,)}" for n, x in own.items() if (*x.shape,) not in counts[1]]
-    unlike = [shape for shape in counts[0] | counts[1] if counts[0][shape] != counts[1][shape]]
-    shapes = (" and ".join(f"{n[shape]} of shape {shape}" for shape in unlike or n) for n in counts)
+    has, need = (Counter((*tensor.shape,) for tensor in state.values()) for state in (own, wanted))
+    spare = [f"{n} of shape {(*x.shape,)}" for n, x in own.items() if not need[x.shape] + need[x.shape[::-1]]]
+    unlike = [shape for shape in has | need if has[shape] != need[shape]]
+    shapes = (" and ".join(f"{n[shape]} of shape {shape}" for shape in unlike or n) for n in (has, need))
     no_place = f"no expected weight fits its {' and '.join(spare)}"
     message = no_place if spare else f"it has {'; expected '.join(shapes)}"
     error = {"type": WEIGHTS, "message": f"weights cannot be loaded into it: {message}", "line": ""}

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from transformer_lessons.checks.answer import Answer, answer_from
 from transformer_lessons.checks.definitions import Call, Given, Requirement, Task
-from transformer_lessons.checks.differences import HIDDEN, difference
+from transformer_lessons.checks.differences import HIDDEN, Difference, difference
 from transformer_lessons.checks.engine import Verdict
 from transformer_lessons.checks.seen import WEIGHTS, meets, same_value
 from transformer_lessons.checks.words import cut, describe_error, literal
@@ -146,6 +146,8 @@ def find_case(answer: Answer, lost: list[Requirement]) -> tuple[tuple[str, ...],
             if right.error not in ("", "ValueError") or meets(call, seen, right):
                 continue
             found = difference(task.results, call, seen, right)
+            if call.backward and seen.error and not answer.run(replace(call, backward=False)).error:
+                found = Difference(0, ("gradients should flow back", f"backward {found.lines[-1]}"))
             if found.digits < best.digits:
                 best, shown = found, call
                 if seen.error == WEIGHTS:  # show the weights, to see that they do not fit

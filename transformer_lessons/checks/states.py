@@ -77,14 +77,16 @@ def matchings(
         yield [*(Link((n,), (n,)) for n in known), *more]
         return
     has_buffers = "running_mean" in wanted  # as in batch norm, but not its step count
-    own = {n: t for n, t in own.items() if n in parameters or (has_buffers and t.dim())}
-    if links := _by_words(own, wanted, roles):
+    learned = {n: t for n, t in own.items() if n in parameters or (has_buffers and t.dim())}
+    if links := _by_words(learned, wanted, roles):
         turned = [Link(link.own, link.wanted, own[link.own[0]].dim() == 2) for link in links]
         for way in links, turned:  # a way has the same number for all calls, whatever their sizes
             yield way if all(link.fits(own, wanted) for link in way) else []
-    yield from _by_shapes(own, wanted)
-    if links := _in_order(own, wanted):
+    yield from _by_shapes(learned, wanted)
+    if links := _in_order(learned, wanted):
         yield links
+    if all_ := [n for n, t in own.items() if t.dim() and n not in learned]:  # weights that should be learned
+        yield from matchings(own, wanted, roles, [*learned, *all_])
 
 
 def _in_order(own: State, wanted: State) -> list[Link]:

@@ -87,7 +87,7 @@ def describe(value: Any) -> str:
         return f"one tensor of shape {tuple(value.shape)}"
     if isinstance(value, list):
         return f"a {'tuple' if any(isinstance(part, Tensor) for part in value) else 'list'} of {len(value)}"
-    return (f"a dict with {', '.join(value)}" if isinstance(value, dict) else str(value))[:60]
+    return (f"a dict with {', '.join(value) or 'no entry'}" if isinstance(value, dict) else str(value))[:60]
 
 
 def wrong_kind(outputs: Any, right: Any) -> str:

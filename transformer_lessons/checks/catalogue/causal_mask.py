@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from transformer_lessons.checks.definitions import Task, calls
@@ -9,7 +10,8 @@ from transformer_lessons.masks import causal_mask
 
 
 def booleans(mask: Tensor) -> Tensor:
-    """A mask of any dtype as the booleans that it means; being boolean is a requirement of its own."""
+    """A mask of any dtype, or a list, as the booleans that it means; being boolean is a separate requirement."""
+    mask = torch.as_tensor(mask)
     return mask == 0 if mask.is_floating_point() and (mask <= 0).all() else mask.bool()  # additive: 0 and −∞
 
 

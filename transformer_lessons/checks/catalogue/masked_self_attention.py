@@ -48,7 +48,7 @@ def compare(draw: Draw, x: Tensor, ids: Tensor, pad_id: int, changes: dict, view
 
 def alike(draw: Draw, ids: Tensor, pad_id: int) -> Call:
     """A call with equal vectors: any average of them, with whatever weights, is the same vector again."""
-    x = draw.normal(1, 1, 1, 3).expand(1, 1, ids.size(1), 3)
+    x = draw.normal(1, 1, 1, ids.size(1)).expand(1, 1, ids.size(1), ids.size(1))
     return Call((x.contiguous(), ids, pad_id))
 
 
@@ -74,7 +74,7 @@ def padding(draw: Draw) -> list[Call]:
     ids[0, [1, 4]] = 7
     ids[0, 2] = 0  # a word here, as pad_id is 7
     calls = compare(draw, x, ids, 7, [(1,), (1, 4), (2,), (0,)], outputs(3, 5))
-    return [*calls, *compare(draw, x, ids, 7, [(0,), (1,)], outputs(4)), alike(draw, ids, 7)]
+    return [*calls, *compare(draw, x, ids, 7, [(0,), (1,), (4,)], outputs(4)), alike(draw, ids, 7)]
 
 
 def sentences(draw: Draw) -> list[Call]:
@@ -106,7 +106,7 @@ def empty_rows(draw: Draw) -> list[Call]:
     for batch, length, padded in ((1, 4, 1), (2, 5, 2)):
         ids = words(draw, batch, length)
         ids[:, :padded] = 0
-        x = draw.normal(batch, batch, length, 3)
+        x = draw.normal(batch, batch, length, length)
         calls.append(Call((x, ids, 0), view=zeros(length, padded)))
     return calls
 

@@ -37,13 +37,13 @@ def clipping(draw: Draw) -> list[Call]:
 
 def more_keys(draw: Draw) -> list[Call]:
     """More keys than queries: one query, and several."""
-    given = [(draw.normal(3, 15), 1, 5), (draw.normal(4, 15), 3, 5), (draw.normal(2, 15), 4, 7)]
+    given = [(draw.normal(3, 15), 1, 5), (draw.normal(15, 15), 3, 5), (draw.normal(2, 15), 4, 7)]
     return [Call(args) for args in given]
 
 
 def gradients(draw: Draw) -> list[Call]:
     """Gradients of the table: an entry gets those of all places where it is used."""
-    return [Call((draw.normal(3, 11), 5)), Call((draw.normal(2, 9), 4))]
+    return [Call((draw.normal(3, 11), 5)), Call((draw.normal(9, 9), 4, 4))]
 
 
 def small(*sizes: tuple[int, ...], columns: int = 5) -> Iterator[Call]:

@@ -34,14 +34,14 @@ def turn(draw: Draw) -> list[Call]:
 
 def pairs(draw: Draw) -> list[Call]:
     """Vectors with a single 1: the entries that it turns into are a pair."""
-    given = [(torch.eye(d).expand(2, 3, d, d), torch.full((d,), 5)) for d in (4, 6, 10)]
+    given = [(torch.eye(d).expand(2, d // 4, d, d), torch.full((d,), 5)) for d in (4, 6, 10)]
     return [Call(args, view=lambda y: y[0, 0].abs() > 1e-6) for args in given]
 
 
 def frequencies(draw: Draw) -> list[Call]:
     """Equal entries and sorted results, so that the layout does not matter; last, sizes that all differ."""
     alike = [
-        Call((torch.ones(2, 3, 5, d), torch.arange(5)), view=lambda y: y.sort(-1).values) for d in (4, 6, 16)
+        Call((torch.ones(2, 1, 5, d), torch.arange(5)), view=lambda y: y.sort(-1).values) for d in (4, 6, 16)
     ]
     return [*alike, Call((draw.normal(2, 3, 4, 6), torch.arange(4)))]
 
@@ -63,7 +63,7 @@ def batch(draw: Draw) -> list[Call]:
 
 def gradients(draw: Draw) -> list[Call]:
     """Gradients of x."""
-    return [Call((draw.normal(2, 3, 5, d), torch.arange(5))) for d in (2, 6)]
+    return [Call((draw.normal(2, d // 2, 5, d), torch.arange(5))) for d in (2, 6)]
 
 
 def small(*places: list, width: int = 2, heads: int = 1) -> Iterator[Call]:

@@ -63,7 +63,7 @@ def mask(draw: Draw) -> list[Call]:
     given += [(*row, draw.mask(3, 4)), (*row, torch.ones(3, 4, dtype=torch.bool)), (*low, draw.mask(2, 3, 4))]
     given.append((*qkv(draw, 3, 5, 7, 2, 2), draw.mask(2, 1, 1, 5)))  # sizes that are all different
     given += [(*one, torch.ones(3, 3, dtype=torch.bool).tril()) for one in (lowest, apart)]
-    return [*(Call(args, view=averages(args)) for args in given), Call(given[3], edits=True)]
+    return [Call(args, view=averages(args)) for args in given]
 
 
 def is_finite(value: list[Tensor]) -> dict[str, bool]:
@@ -75,16 +75,15 @@ def is_finite(value: list[Tensor]) -> dict[str, bool]:
 def finite(draw: Draw) -> list[Call]:
     """A query that sees nothing, and scores in the thousands."""
     empty = draw.mask(2, 3, 4) & torch.tensor([True, False, True])[:, None]
-    large = qkv(draw, 3, 4, 3, size=40.0), qkv(draw, 3, 4, 3, 2, 2, size=40.0)
+    large = qkv(draw, 3, 4, 3, size=40.0), qkv(draw, 4, 4, 3, 2, 2, size=40.0)
     return [Call(args, view=is_finite) for args in ((*qkv(draw, 3, 4, 1, 2), empty), *large)]
 
 
 def gradients(draw: Draw) -> list[Call]:
     """Gradients with and without heads; last, with a mask that hides nothing."""
     masked = *qkv(draw, 3, 4, 3, 2), torch.ones(3, 4, dtype=torch.bool)
-    return [
-        Call(args) for args in (qkv(draw, 3, 4, 1), qkv(draw, 3, 4, 1, 2, 3), qkv(draw, 3, 4, 3, 2), masked)
-    ]
+    plain = qkv(draw, 3, 4, 1), qkv(draw, 3, 4, 1, 2, 3), qkv(draw, 4, 4, 3, 2)
+    return [*map(Call, plain), Call(masked)]
 
 
 def small(
@@ -101,11 +100,8 @@ def small(
     def columns(n: int) -> list[Tensor]:
         """Matrices of n rows; the first column takes all combinations of numbers, the others are 0."""
         counted = itertools.product(numbers, repeat=n)
-        return [
-            torch.tensor([[first] + [0.0] * (d_k - 1) for first in column])
-            for column in counted
-            if any(column)
-        ]
+        zeros = [0.0] * (d_k - 1)
+        return [torch.tensor([[first, *zeros] for first in column]) for column in counted if any(column)]
 
     value = 10 * torch.arange(1.0, keys + 1)[:, None]
     for query, key, visible in itertools.islice(
@@ -145,10 +141,10 @@ TASK = Task(
                 *small(numbers=(8.0, 9.0)),
             ],
         ),
-        "scale": (scale, [*small(d_k=4), *small(d_k=2), *small(d_k=4, masks=([[True, True]],))]),
+        "scale": (scale, [*small(d_k=4), *small(d_k=2), *small(d_k=4, lead=(1,))]),
         "mask": (mask, small_mask()),
         "finite": (finite, small_finite()),
-        "gradients": (gradients, [*itertools.islice(small(), 20), *itertools.islice(small(d_k=4), 20)]),
+        "gradients": (gradients, [*small(), *small(d_k=4), *small(masks=([[True, True]],))]),
     },
     remarks=(
         Remark(

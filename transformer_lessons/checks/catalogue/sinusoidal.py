@@ -23,7 +23,8 @@ def circles(table: Tensor) -> dict[str, Any]:
     sine, cosine = table.unflatten(-1, (-1, 2)).unbind(-1)
     at = torch.complex(cosine, sine)
     turns = (at[1:] - at[:-1] * at[1]).abs().amax() < 1e-4
-    return {"row 0": table[0], "sines rise": sine[1] > 0, "lengths": at.abs(), "rows turn alike": turns}
+    rise = (sine[1] >= 0) & (sine[1, 0] > 0)
+    return {"row 0": table[0], "sines rise": rise, "lengths": at.abs(), "rows turn alike": turns}
 
 
 LONG = 5003, 2

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -33,10 +34,8 @@ def averaged(args: tuple[Tensor, ...], cap: float, mask: Tensor | None = None) -
 
 def result(draw: Draw) -> list[Call]:
     """Averages of the values, whatever the scores."""
-    return [
-        averaged(qkv(draw, 3, keys, 2, *lead), 2.0)
-        for keys, lead in ((4, (1,)), (7, ()), (4, (2, 3)), (3, (2,)))
-    ]
+    sizes = (4, (1,)), (7, ()), (4, (2, 3)), (3, (2,))
+    return [averaged(qkv(draw, 3, keys, 2, *lead), 2.0) for keys, lead in sizes]
 
 
 def cap(draw: Draw) -> list[Call]:
@@ -87,14 +86,11 @@ TASK = Task(
     solution=[soft_capped_attention],
     results=("output", "weights"),
     probes={
-        "result": (
-            result,
-            itertools.chain(small(2.0, queries=2, keys=3), small(2.0, queries=2, keys=3, lead=(1,))),
-        ),
+        "result": (result, (c for lead in ((), (1,)) for c in small(2.0, queries=2, keys=3, lead=lead))),
         "cap": (cap, small(2.0, 1.0, 4.0)),
-        "scale": (scale, [*small(1000.0, d_k=4), *small(1.0, d_k=4), *small(1000.0, d_k=2)]),
+        "scale": (scale, [*small(1000.0, 1.0, d_k=4), *small(1000.0, d_k=2), *small(9.0, d_k=4, lead=(1,))]),
         "mask": (mask, small(1.0, 2.0, keys=3, masks=([[True, False, True]], [[False, True, True]]))),
-        "finite": (finite, small(1.0, masks=([[False, False]],))),
-        "gradients": (gradients, small(1.0, masks=(None, [[True, False]]))),
+        "finite": (finite, (replace(c, view=is_finite) for c in small(1.0, masks=([[False, False]],)))),
+        "gradients": (gradients, [*small(1.0, masks=(None, [[True, False]])), *small(1.0, d_k=4)]),
     },
 )

@@ -72,7 +72,7 @@ def small(*lists: list, width: int = 1, **options) -> Iterator[Call]:
     """A table with the rows 10, 20, 30, or with rows of ones if it is wider."""
     for ids in lists:
         weight = torch.tensor([[10.0], [20.0], [30.0]]) if width == 1 else torch.ones(3, width)
-        written = "tensor([[10.], [20.], [30.]])" if width == 1 else f"ones(3, {width})"
+        written = "tensor([[10.], [20.], [30.]]).view_as(p)" if width == 1 else "ones_like(p)"
         yield call(weight, torch.atleast_2d(torch.tensor(ids)), setting=SET + written, **options)
 
 
