@@ -68,7 +68,7 @@ def matchings(
 ) -> Iterator[list[Link]]:
     """Lists of links, likeliest first; only one if names and shapes are as wanted: swapped weights must show.
 
-    Under other names, only `parameters`, each of them once, and running statistics can be what is wanted.
+    Under other names, `parameters`, each of them once, and running statistics can be what is wanted, or else all.
     """
     known = [n for n in wanted if n in own]
     if known and all(own[n].shape == wanted[n].shape for n in known):
@@ -83,10 +83,10 @@ def matchings(
         for way in links, turned:  # a way has the same number for all calls, whatever their sizes
             yield way if all(link.fits(own, wanted) for link in way) else []
     yield from _by_shapes(learned, wanted)
+    if fixed := [n for n, t in own.items() if t.dim() and n not in learned]:  # weights that should be learned
+        yield from matchings(own, wanted, roles, [*learned, *fixed])
     if links := _in_order(learned, wanted):
         yield links
-    if all_ := [n for n, t in own.items() if t.dim() and n not in learned]:  # weights that should be learned
-        yield from matchings(own, wanted, roles, [*learned, *all_])
 
 
 def _in_order(own: State, wanted: State) -> list[Link]:
