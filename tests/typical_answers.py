@@ -138,7 +138,7 @@ def causal_mask(queries, keys=None):
     keys = keys or queries
     return torch.tril(torch.ones(queries, keys), diagonal=keys - queries)
 """,
-        "your mask holds numbers; booleans are asked for",
+        "your mask holds numbers, or is a list or NumPy array; a tensor of booleans is asked for",
     ),
     (
         "ps02-2-combine-check",
@@ -172,7 +172,7 @@ def repaired(x, ids, pad_id):
     scores = scores.masked_fill(~(real & past), -1e9)
     return scores.softmax(-1) @ x
 """,
-        "you make the look-ahead mask as large as the batch; it needs a row for each position",
+        "you give the look-ahead mask the size of the wrong axis of x (batch, heads or width)",
     ),
     (
         "ps02-4-check",
