@@ -231,7 +231,7 @@ def test_an_unexpected_vector_is_named_in_the_message():
     [
         ("causal_mask", None, "None: is there a return at the end?"),
         ("causal_mask", 3, "a value of type int; expected one tensor"),
-        ("causal_mask", [[True]], "a list or tuple; expected one tensor"),
+        ("causal_mask", [[True]], "a list, tuple or array; expected one tensor"),
         ("scaled_dot_product_attention", torch.ones(2), "one tensor; expected several values"),
     ],
 )

@@ -86,7 +86,8 @@ def describe(value: Any) -> str:
     if isinstance(value, Tensor):
         return f"one tensor of shape {tuple(value.shape)}"
     if isinstance(value, list):
-        return f"a {'tuple' if any(isinstance(part, Tensor) for part in value) else 'list'} of {len(value)}"
+        is_tuple = any(isinstance(part, Tensor) for part in value)
+        return f"a {'tuple' if is_tuple else 'list or array'} of {len(value)}"
     return (f"a dict with {', '.join(value) or 'no entry'}" if isinstance(value, dict) else str(value))[:60]
 
 
@@ -101,5 +102,7 @@ def wrong_kind(outputs: Any, right: Any) -> str:
     is_number = isinstance(outputs, int | float) and isinstance(right, Tensor) and not right.dim()
     if not isinstance(right, Tensor) or is_number:
         return ""
-    what = "a list or tuple" if isinstance(outputs, list) else f"a value of type {type(outputs).__name__}"
+    what = (
+        "a list, tuple or array" if isinstance(outputs, list) else f"a value of type {type(outputs).__name__}"
+    )
     return f"{what}; expected one tensor"

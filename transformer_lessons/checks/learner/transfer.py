@@ -40,8 +40,8 @@ def outgoing(value: Any, depth: int = 0) -> Any:
         return {"opaque": "an int too large for a float"}
     if value is None or type(value) in (bool, int, float, str):
         return value
-    if depth < DEPTH and isinstance(value, np.generic):  # a NumPy scalar
-        return outgoing(value.item(), depth + 1)
+    if depth < DEPTH and isinstance(value, np.generic | np.ndarray):
+        return outgoing(value.tolist(), depth + 1)
     if depth < DEPTH and isinstance(value, list | tuple):
         return [outgoing(item, depth + 1) for item in value]
     if depth < DEPTH and isinstance(value, dict):
