@@ -102,7 +102,6 @@ def wrong_kind(outputs: Any, right: Any) -> str:
     is_number = isinstance(outputs, int | float) and isinstance(right, Tensor) and not right.dim()
     if not isinstance(right, Tensor) or is_number:
         return ""
-    what = (
-        "a list, tuple or array" if isinstance(outputs, list) else f"a value of type {type(outputs).__name__}"
-    )
+    is_list = isinstance(outputs, list)
+    what = "a list, tuple or array" if is_list else f"a value of type {type(outputs).__name__}"
     return f"{what}; expected one tensor"

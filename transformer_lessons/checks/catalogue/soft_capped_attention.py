@@ -77,8 +77,7 @@ def gradients(draw: Draw) -> list[Call]:
 def small(*caps: float, **sizes: Any) -> Iterator[Call]:
     """The small calls of plain attention, each with these caps."""
     for plain, cap in itertools.product(attention.small(**sizes), caps):
-        query, key, value, *masks = plain.args
-        yield Call((query, key, value, cap, *masks))
+        yield Call((*plain.args[:3], cap, *plain.args[3:]))
 
 
 TASK = Task(
