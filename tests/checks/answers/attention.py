@@ -171,10 +171,21 @@ class HeadsInAList(nn.Module):
     def forward(self, query, key=None, value=None, mask=None):
         key = query if key is None else key
         value = key if value is None else value
-        if mask is not None and mask.dim() == 4:
-            mask = mask.squeeze(1)
-        heads = zip(self.queries, self.keys, self.values, strict=True)
-        return self.out(torch.cat([annotated(a(query), b(key), c(value), mask)[0] for a, b, c in heads], -1))
+        masks = self.masks(mask, len(query))
+        heads = zip(self.queries, self.keys, self.values, masks, strict=True)
+        return self.out(torch.cat([annotated(a(query), b(key), c(value), m)[0] for a, b, c, m in heads], -1))
+
+    def masks(self, mask, batch):
+        heads = len(self.keys)
+        return [None] * heads if mask is None else mask.expand(batch, heads, -1, -1).unbind(1)
+
+
+class OneMaskForAllHeads(Annotated):
+    """A slip that is on no list."""
+
+    def forward(self, query, key=None, value=None, mask=None):
+        one = mask if mask is None or mask.dim() < 4 else mask[:, :1]
+        return super().forward(query, key, value, one)
 
 
 def scaled_by_root_of_keys(query, key, value, mask=None):
@@ -312,6 +323,7 @@ WRONG = {
     ],
     "multi_head": [
         (MaskedAlone, {"mask"}, set()),
+        (OneMaskForAllHeads, {"mask"}, set()),
         (ViewAlone, {"heads"}, {"split_without_transpose"}),
         (WithWeights, {"output"}, set()),
     ],

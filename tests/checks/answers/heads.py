@@ -215,7 +215,7 @@ RIGHT = {
 # Of each: the requirements that it loses, and the names that it gets.
 WRONG = {
     "written_by_heads": [(written_by_the_last_head_first, {"blocks"}, set())],
-    "multi_head": [(TimesTheRoot, {"output", "heads"}, set())],
+    "multi_head": [(TimesTheRoot, {"output"}, {"times_the_root"})],
     "grouped_query": [
         (last_group_first, {"sharing"}, set()),
         (scaled_by_a_constant, {"attention"}, set()),

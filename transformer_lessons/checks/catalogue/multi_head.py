@@ -14,7 +14,8 @@ NAMES = ("W_q", "W_k", "W_v", "W_o")
 # For messages: the rows of all matrices, four of them or three in a stack, and the line that sets them.
 EYES, TWICE = "torch.eye(2).repeat(4, 1)", "torch.eye(4).repeat(4, 1)"
 EVEN = "torch.cat([n * torch.eye(2) for n in (2, 4, 6, 8)])"
-KEYS = [[1, 0], [0, 1], [3, 0]]
+KEYS, CAUSAL = [[1, 0], [0, 1], [3, 0]], [[True, False], [True, True]]
+OWN = [[CAUSAL, [[True, False], [False, True]]]]  # a mask for each head
 SKEW = "torch.arange(16.0).view(8, 2) % 5"
 SAME = "for p in layer.parameters(): p.data = {}[:len(p)] if p.dim() == 2 else 0 * p"
 SET = "for p in layer.parameters(): p.data = torch.stack([next(rows) for _ in p]) if p.dim() == 2 else 0 * p"
@@ -82,11 +83,11 @@ def cross(draw: Draw) -> list[Call]:
 
 
 def mask(draw: Draw) -> list[Call]:
-    """Masks with all axes, with two axes, and for padding; last, two heads and one visible key per query."""
+    """Masks with all axes, with two, and for padding; last, two heads and one visible key per query."""
     padding = torch.tensor([[True, True, False], [True, True, True]])[:, None, None, :]
-    masks = draw.mask(2, 1, 3, 3), torch.ones(3, 3, dtype=torch.bool).tril(), padding
+    masks = draw.mask(2, 1, 3, 3), torch.ones(3, 3, dtype=torch.bool).tril(), padding, draw.mask(1, 3)
     calls = [call(draw, 1, 5, mask=one) for one in masks]
-    calls.append(call(draw, 2, 3, mask=torch.eye(3).bool()[[1, 0, 1]]))
+    calls += [call(draw, 2, 3, 2, mask=one) for one in (torch.eye(2).bool(), draw.mask(2, 2, 2, 2))]
     return [sharp(draw, one) for one in calls]
 
 
@@ -124,8 +125,8 @@ TASK = Task(
     probes={
         "output": (output, small(1)),
         "heads": (heads, small(2)),
-        "cross": (cross, [*small(1, KEYS), *small(1, KEYS, [[0, 1], [2, 0], [0, 3]])]),
-        "mask": (mask, [one for n in (1, 2) for one in small(n, mask=[[True, False], [True, True]])]),
+        "cross": (cross, [*small(1, KEYS), *small(1, KEYS, [[0, 1], [2, 0], [0, 3]]), *small(1)]),
+        "mask": (mask, [one for n, m in ((1, CAUSAL), (2, CAUSAL), (2, OWN)) for one in small(n, mask=m)]),
         "gradients": (gradients, small(1)),
     },
 )
