@@ -35,7 +35,7 @@ def sharing(draw: Draw) -> list[Call]:
         match = [torch.stack([20 * torch.eye(5).roll(n, 0) for n in range(many)]) for many in (groups, heads)]
         keys, queries = (one.expand(2, -1, -1, -1).clone() for one in match)
         calls += [Call((query, 0 * key, value)), Call((queries, keys, value))]
-    return [*calls, Call((*calls[-1].args, torch.ones(5, 5, dtype=torch.bool)))]
+    return [*calls, Call((*calls[-1].args, torch.ones(2, 3, 5, 5, dtype=torch.bool)))]
 
 
 def attention(draw: Draw) -> list[Call]:
@@ -44,7 +44,7 @@ def attention(draw: Draw) -> list[Call]:
     for heads, groups, *sizes in ((3, 3, 3, 5, 4), (2, 2, 4, 3, 6), (1, 1, 1, 2, 3), (4, 2, 3, 5, 4)):
         query, key, value = qkv(draw, heads, 1, *sizes)
         calls.append(Call((query, key.repeat(1, groups, 1, 1), value.repeat(1, groups, 1, 1))))
-    return [*calls, Call((*calls[0].args, torch.ones(3, 5, dtype=torch.bool)))]
+    return [*calls, Call((*calls[0].args, torch.ones(2, 3, 3, 5, dtype=torch.bool)))]
 
 
 def averages(mask: Tensor) -> Callable[[list[Tensor]], dict]:
@@ -66,7 +66,7 @@ def mask(draw: Draw) -> list[Call]:
 
 def gradients(draw: Draw) -> list[Call]:
     """Gradients with and without a mask."""
-    return [Call(qkv(draw, 6, 2)), Call((*qkv(draw, 4, 2), draw.mask(3, 5)))]
+    return [Call(qkv(draw, 4, 2)), Call((*qkv(draw, 3, 3), draw.mask(2, 3, 3, 5)))]
 
 
 ROW, HEADS, SENTENCES = (
@@ -94,8 +94,8 @@ TASK = Task(
     results=("output", "weights"),
     probes={
         "sharing": (sharing, [*small(4, 2), *small(6, 2)]),
-        "attention": (attention, [*small(1, 1, d_k=4, masks=(None, [[True, True]])), *small(2, 1, d_k=4)]),
+        "attention": (attention, [*small(1, 1, d_k=4, masks=(None, [[[[True, True]]]])), *small(2, 1, d_k=4)]),
         "mask": (mask, small(2, 1, masks=(ROW, HEADS, SENTENCES))),
-        "gradients": (gradients, small(2, 1)),
+        "gradients": (gradients, [*small(2, 1), *small(1, 1, d_k=4)]),
     },
 )
