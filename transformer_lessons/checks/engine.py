@@ -198,22 +198,25 @@ class Diagnosis:
 
         return sorted(self._task.mistakes, key=rank)[:LIKELIEST]
 
-    def _count_deviations(self, source: str) -> int:
-        """The number of calls on which a text shows something else than the right answer."""
+    def _count_deviations(self, source: str, numbers: list[int]) -> int:
+        """The number of these calls on which a text shows something else than the right answer."""
         exam = self._exam
-        return sum(not same(self._call(n), exam.outcome(source, n), exam.expected(n)) for n in self._all)
+        return sum(not same(self._call(n), exam.outcome(source, n), exam.expected(n)) for n in numbers)
 
     def _find_similar(self, first: str) -> Mistake | None:
-        """A mistake that fits most calls on which it shows, or all of the first lost requirement's calls."""
+        """A mistake that shows where `first` fails, and fits most calls where it shows, or all of `first`."""
+        here = [n for n in self._all if self._exam.calls[n][0].name == first and not self._seen[n].error]
+        wrong = [n for n in here if n in self._wrong]
         texts = {text: m for m in self._likeliest for text in self._texts[m.name]}
+        texts = {text: m for text, m in texts.items() if self._count_deviations(text, wrong) == len(wrong)}
         explained = {text: sum(self._fits_on(text, n) for n in self._wrong) for text in texts}
         most = max(explained.values(), default=0)
         if most >= FEWEST_CALLS:  # so that only a few texts are run on all calls
-            text = min((text for text in texts if explained[text] == most), key=self._count_deviations)
-            if most >= SMALLEST_SHARE * self._count_deviations(text) and first in texts[text].costs:
+            deviations = {t: self._count_deviations(t, self._all) for t in texts if explained[t] == most}
+            text = min(deviations, key=deviations.get)
+            if most >= SMALLEST_SHARE * deviations[text] and first in texts[text].costs:
                 return texts[text]
-        here = [n for n in self._all if self._exam.calls[n][0].name == first and not self._seen[n].error]
-        if self._fits(self._task.source, here):
+        if not wrong:
             return None
         costly = [m for m in self._task.mistakes if first in m.costs]
         fitting = [(m,) for m in costly if any(self._fits(text, here) for text in self._texts[m.name])]

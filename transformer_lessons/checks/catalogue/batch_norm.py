@@ -64,21 +64,20 @@ def track(*earlier: tuple, training: bool = True, **more: Any) -> Call:
 
 def statistics(draw: Draw) -> list[Call]:
     """Training on inputs of two, three and four axes; last, with a trained weight and bias."""
-    calls = [
-        call(10 * draw.normal(*shape)) for shape in ((2, 3, 5), (7, 5), (2, 2, 3, 5), (1, 4, 5), (5, 5, 5))
-    ]
+    shapes = (2, 3, 5), (7, 5), (2, 2, 3, 5), (1, 4, 5), (5, 5, 5)
+    calls = [call(10 * draw.normal(*shape)) for shape in shapes]
     return [*calls, call(10 * draw.normal(2, 3, 5), state=trained(draw, 5))]
 
 
 def small_entries(draw: Draw) -> list[Call]:
     """Entries of ±0.01, and of ±1 with ε = 0.5, so that ε matters; in each feature, half are negative."""
-    x = halves(draw, 5, 6).T
+    x = halves(draw, 6, 6).T
     return [call(0.01 * x), call(x[None], options={"eps": 0.5})]
 
 
 def running(draw: Draw) -> list[Call]:
     """The running statistics after one batch, and after two with another momentum."""
-    rows, first, second = (10 * draw.normal(*shape, 5) for shape in ((7,), (2, 3), (4, 3)))
+    rows, first, second = (10 * draw.normal(*shape, 5) for shape in ((5,), (2, 3), (4, 3)))
     return [track((rows,)), track((first,), (second,), state=trained(draw, 5), options={"momentum": 0.25})]
 
 
@@ -86,8 +85,7 @@ def evaluation(draw: Draw) -> list[Call]:
     """A trained layer, also on one vector; a new layer; last, the statistics after a batch in evaluation."""
     x, state = 10 * draw.normal(2, 3, 5), trained(draw, 5)
     calls = [call(x, training=False, state=state), call(x[:1, :1], training=False, state=state)]
-    untrained = Call((10 * draw.normal(2, 3, 5),), init=(5,))
-    return [*calls, untrained, track((x,), training=False, state=state)]
+    return [*calls, Call((10 * draw.normal(2, 3, 5),), init=(5,)), track((x,), training=False, state=state)]
 
 
 def small(**more: Any) -> Iterator[Call]:

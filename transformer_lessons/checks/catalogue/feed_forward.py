@@ -33,9 +33,8 @@ def call(x: Tensor, state: dict[str, Tensor], **more: Any) -> Call:
 def formula(draw: Draw) -> list[Call]:
     """Inputs of one to four axes, some with all sizes different; last, a d_ff below d_model."""
     state = weights(draw.normal(7, 5), draw.normal(5, 7))
-    narrow = weights(draw.normal(3, 5), draw.normal(5, 3))
     calls = [call(draw.normal(*shape, 5), state) for shape in ((2, 3), (), (1, 4), (2, 2, 3), (5, 5))]
-    return [*calls, call(draw.normal(2, 3, 5), narrow)]
+    return [*calls, call(draw.normal(2, 3, 5), weights(draw.normal(3, 5), draw.normal(5, 3)))]
 
 
 def activation(draw: Draw) -> list[Call]:
@@ -55,6 +54,7 @@ def dropped(hidden: Tensor) -> Callable[[Tensor], dict[str, Any]]:
             "share of zeros": round(4 * is_zero.float().mean().item()) / 4,
             "factor of the others": factors.pop() if len(factors) == 1 else "several",
             "hidden units dropped, not outputs": torch.equal(first, second),
+            "each by itself": bool((is_zero != is_zero[..., :1]).any() and (is_zero != is_zero[0, 0]).any()),
         }
 
     return view
@@ -79,25 +79,23 @@ def gradients(draw: Draw) -> list[Call]:
 
 def small(**options: Any) -> Iterator[Call]:
     """Weights that are minus the identity; once with one more axis, twice with a d_ff below d_model."""
-    for row in ([1, -2], [2, -1], [-3, 1], [[1, -2]]):
+    for row in ([1, -2], [2, -1], [-3, 1], [[1, -2]], [1, -2, 3], [-1, 2, -3]):
         x = torch.tensor([row]).float()
-        yield call(x, weights(-torch.eye(2), -torch.eye(2)), setting=SET, options=options)
-    for row in ([1, -2, 3], [-1, 2, -3]):
-        state = weights(-torch.eye(2, 3), -torch.eye(3, 2))
-        yield call(torch.tensor([row]).float(), state, setting=SET, options=options)
+        eye = -torch.eye(2, x.size(-1))
+        yield call(x, weights(eye, eye.T), setting=SET, options=options)
 
 
 def rows(output: Tensor) -> dict[str, Any]:
-    """The different rows of the output; both numbers of a row come from one hidden unit."""
+    """The different rows of the output; both numbers of a row come from the same hidden units."""
     return {"different rows of the output": output.round(decimals=1).unique(dim=0).tolist()}
 
 
 def small_dropout() -> Iterator[Call]:
-    """One hidden unit, copied to both outputs; in forty rows, every possible row occurs almost surely."""
-    state = weights(torch.ones(1, 2), torch.ones(2, 1))
+    """Both outputs add up two hidden units; in 400 rows, every possible row occurs almost surely."""
+    state = weights(torch.ones(2, 2), torch.ones(2, 2))
     for p, training in ((0.5, True), (0.2, True), (0.5, False)):
         options = {"dropout": p}
-        yield call(torch.ones(40, 2), state, setting=SET_ONES, options=options, training=training, view=rows)
+        yield call(torch.ones(400, 2), state, setting=SET_ONES, options=options, training=training, view=rows)
 
 
 TASK = Task(

@@ -60,8 +60,7 @@ def averages(mask: Tensor) -> Callable[[list[Tensor]], dict]:
 def mask(draw: Draw) -> list[Call]:
     """Masks for all sentences, for each sentence, and for each head."""
     shapes = (3, 5), (2, 1, 1, 5), (2, 1, 3, 5), (6, 3, 5), (2, 6, 3, 5), (2, 6, 1, 5)
-    masks = [draw.mask(*shape) for shape in shapes]
-    return [Call((*qkv(draw, 6, 2), one), view=averages(one)) for one in masks]
+    return [Call((*qkv(draw, 6, 2), one), view=averages(one)) for one in itertools.starmap(draw.mask, shapes)]
 
 
 def gradients(draw: Draw) -> list[Call]:
@@ -94,7 +93,7 @@ TASK = Task(
     results=("output", "weights"),
     probes={
         "sharing": (sharing, [*small(4, 2), *small(6, 2)]),
-        "attention": (attention, [*small(1, 1, d_k=4, masks=(None, [[[[True, True]]]])), *small(2, 1, d_k=4)]),
+        "attention": (attention, [*small(1, 1, d_k=4, masks=(None, [[[[True] * 2]]])), *small(2, 1, d_k=4)]),
         "mask": (mask, small(2, 1, masks=(ROW, HEADS, SENTENCES))),
         "gradients": (gradients, [*small(2, 1), *small(1, 1, d_k=4)]),
     },

@@ -34,7 +34,7 @@ def variance(draw: Draw) -> list[Call]:
 def new_weights(width: int) -> Call:
     """Whether a new layer holds ones and zeros, under any names and whatever else it holds."""
     count = lambda state, n: min(sum(int((t == n).sum()) for t in state.values()), width)  # noqa: E731
-    view = lambda state: {"ones": count(state, 1), "zeros": count(state, 0)}  # noqa: E731
+    view = lambda state: {"how many ones": count(state, 1), "how many zeros": count(state, 0)}  # noqa: E731
     return Call((), init=(width,), method="state", view=view)
 
 
@@ -114,7 +114,7 @@ TASK = Task(
         "variance": (variance, small()),
         "eps": (small_entries, large_or_usual()),
         "affine": (with_weights, new_or_two()),
-        "axes": (axes, small((2,), (2, 1), (1, 2), (2, 2))),
+        "axes": (axes, small((2,), (2, 1), (1, 2), (2, 2), ())),
         "gradients": (gradients, small()),
     },
 )

@@ -44,12 +44,14 @@ class MaskedBatchNorm(nn.Module):
 
 
 ONE = [[[0.0], [4.0], [6.0]]], [[True, True, False]]
-TWO = [[[0.0], [2.0], [9.0]], [[4.0], [9.0], [9.0]]], [[True, True, False], [True, False, False]]
+TWO = [[[0.0], [9.0], [2.0]], [[9.0], [4.0], [9.0]]], [[True, False, True], [False, True, False]]
+PAIRS = [[[0.0, 1.0], [4.0, 3.0], [9.0, 9.0]]]
 
 
 def call(x: Tensor, mask: Tensor, *, training: bool = True, state: dict | None = None, **more: Any) -> Call:
-    """A call of a layer as wide as the input, by default with the state of a new layer."""
-    return Call((x, mask), init=(x.size(-1),), state=state or new(x.size(-1)), training=training, **more)
+    """A call of a layer as wide as the input, by default with the state of a new layer, its own in evaluation."""
+    state = state or (new(x.size(-1)) if training else None)
+    return Call((x, mask), init=(x.size(-1),), state=state, training=training, **more)
 
 
 def track(x: Tensor, mask: Tensor, training: bool = True, **more: Any) -> Call:
@@ -132,7 +134,7 @@ TASK = Task(
     solution=[MaskedBatchNorm],
     roles=ROLES,
     probes={
-        "statistics": (statistics, small()),
+        "statistics": (statistics, [*small(), call(torch.tensor(PAIRS), torch.tensor(ONE[1]))]),
         "plain": (plain, small({}, {"options": {"eps": 1.0}}, {"training": False}, AFFINE, filled=True)),
         "zeros": (zeros, small({}, AFFINE | {"training": False})),
         "running": (running, small({}, {"options": {"momentum": 0.5}}, after=True)),

@@ -14,8 +14,7 @@ NAMES = ("W_q", "W_k", "W_v", "W_o")
 # For messages: the rows of all matrices, four of them or three in a stack, and the line that sets them.
 EYES, TWICE = "torch.eye(2).repeat(4, 1)", "torch.eye(4).repeat(4, 1)"
 EVEN = "torch.cat([n * torch.eye(2) for n in (2, 4, 6, 8)])"
-KEYS, CAUSAL = [[1, 0], [0, 1], [3, 0]], [[True, False], [True, True]]
-OWN = [[CAUSAL, [[True, False], [False, True]]]]  # a mask for each head
+KEYS, LOW = [[1, 0], [0, 1], [3, 0]], [[True, False], [True, True]]
 SKEW = "torch.arange(16.0).view(8, 2) % 5"
 SAME = "for p in layer.parameters(): p.data = {}[:len(p)] if p.dim() == 2 else 0 * p"
 SET = "for p in layer.parameters(): p.data = torch.stack([next(rows) for _ in p]) if p.dim() == 2 else 0 * p"
@@ -126,7 +125,7 @@ TASK = Task(
         "output": (output, small(1)),
         "heads": (heads, small(2)),
         "cross": (cross, [*small(1, KEYS), *small(1, KEYS, [[0, 1], [2, 0], [0, 3]]), *small(1)]),
-        "mask": (mask, [one for n, m in ((1, CAUSAL), (2, CAUSAL), (2, OWN)) for one in small(n, mask=m)]),
+        "mask": (mask, [c for n, m in ((1, LOW), (2, [[LOW, LOW[::-1]]])) for c in small(n, mask=m)]),
         "gradients": (gradients, small(1)),
     },
 )

@@ -14,8 +14,8 @@ def written_by_heads(heads, weight):
 
 
 def turned(draw: Draw) -> list[Call]:
-    """One head, with an output as wide as its input, and wider."""
-    return [Call((draw.normal(2, 1, 3, wide), draw.normal(out, wide))) for wide, out in ((5, 5), (2, 7))]
+    """One head, of width 5 and 2."""
+    return [Call((draw.normal(2, 1, 3, wide), draw.normal(wide, wide))) for wide in (5, 2)]
 
 
 def blocks(draw: Draw) -> list[Call]:
@@ -32,19 +32,19 @@ def gradients(draw: Draw) -> list[Call]:
     return [Call((draw.normal(2, 3, 5, 2), draw.normal(6, 6)))]
 
 
-def small(*sizes: tuple[int, int], is_even: bool = False) -> Iterator[Call]:
-    """One query with counted-up numbers; a matrix that is symmetric if `is_even`."""
-    for h, d in sizes:
+def small(*sizes: tuple[int, int, int], is_even: bool = False) -> Iterator[Call]:
+    """Heads, queries and d_k of these sizes, counted-up numbers; a matrix that is symmetric if `is_even`."""
+    for h, q, d in sizes:
         matrix = torch.arange(1.0, 1 + (h * d) ** 2).view(h * d, -1) % 7
-        yield Call((torch.arange(1.0, 1 + h * d).view(1, h, 1, d), matrix + is_even * matrix.T))
+        yield Call((torch.arange(1.0, 1 + h * q * d).view(1, h, q, d), matrix + is_even * matrix.T))
 
 
 TASK = Task(
     name="written_by_heads",
     solution=[written_by_heads],
     probes={
-        "blocks": (blocks, small((2, 1), (2, 2), (3, 1), (3, 2), is_even=True)),
-        "turned": (turned, small((1, 2), (1, 3))),
-        "gradients": (gradients, small((2, 1), (2, 2))),
+        "blocks": (blocks, small((2, 1, 1), (2, 1, 2), (3, 1, 1), (3, 1, 2), (2, 2, 1), is_even=True)),
+        "turned": (turned, small((1, 1, 2), (1, 1, 3))),
+        "gradients": (gradients, small((2, 1, 1), (2, 1, 2))),
     },
 )
