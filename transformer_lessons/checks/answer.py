@@ -4,7 +4,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -150,7 +150,7 @@ class Answer:
         return ".".join([names.get(first, first), *rest])
 
 
-@cache
+@lru_cache(maxsize=100)  # each keeps the modules that it built
 def answer_from(task: Task, source: str) -> Answer:
     """The answer that a text defines."""
     return Answer(task, task.define(source))
