@@ -170,7 +170,7 @@ WRONG = {
     "nucleus": [
         (threshold, {"values", "ties"}, set()),
         (logits_kept, {"values"}, set()),
-        (scaled_together, {"axes"}, set()),
+        (scaled_together, {"axes"}, {"over_batch"}),
     ],
     "bleu": [(no_brevity, {"brevity", "closest"}, set())],
 }

@@ -18,8 +18,8 @@ def nucleus(logits, p):
 
 
 LARGEST = lambda y: (y == y.amax(-1, keepdim=True)) & (y > y.amin(-1, keepdim=True))  # noqa: E731
-ONE = [*small(0.5, [5.0, 1.0, 0.0]), *small(0.1, [[0.0, 6.0, 1.0]]), *small(0.01, [2.0, 1.0, 0.0])]
-EQUAL = [Call((torch.zeros(*n), p), view=how_many) for *n, p in ((4, 0.6), (1, 5, 0.3), (4, 1.0))]
+ONE = [*small(0.5, [5.0, 1.0, 0.0]), *small(0.1, [0.0, 6.0, 1.0]), *small(0.01, [2.0, 1.0, 0.0], [[0.0]])]
+EQUAL = [Call((torch.zeros(*n), p), view=how_many) for *n, p in ((4, 0.6), (5, 0.3), (4, 1.0), (1, 1, 0.3))]
 
 TASK = Task(
     name="nucleus",
@@ -29,7 +29,7 @@ TASK = Task(
         "one": ([replace(call, view=LARGEST) for call in ONE], ONE),
         "axes": (
             axes(0.6),
-            small(0.7, [[1.0, 3.0, 2.0], [4.0, 1.0, 0.0]], [[0.0, 0.0, 1.0], [3.0, 1.0, 3.0]]),
+            small(0.7, [[1.0, 3.0, 2.0], [4.0, 1.0, 0.0]], [[0.0, 0.0, 1.0], [3.0, 1.0, 3.0]], [0.0, 1.0]),
         ),
         "ties": (EQUAL, EQUAL),
     },

@@ -19,8 +19,9 @@ def top_k(logits, k):
 
 
 def rows(*ks: float) -> Callable[[Draw], list[Call]]:
-    """Calls with one row, with and without a batch axis."""
-    return lambda draw: [Call((2 * draw.normal(*n, 7), k)) for n, k in zip(((), (1,), ()), ks, strict=True)]
+    """Calls with one row without a batch axis; last, the shape for a row of one token, with one."""
+    one = Call((torch.zeros(1, 1), ks[-1]), view=lambda y: list(y.shape))
+    return lambda draw: [*(Call((2 * draw.normal(7), k)) for k in ks), one]
 
 
 def axes(k: float) -> Callable[[Draw], list[Call]]:
@@ -53,8 +54,8 @@ def how_many(probabilities: Tensor) -> dict[str, Tensor]:
 def everything(draw: Draw) -> list[Call]:
     """A k above the vocabulary, as if one more token had been cut off; no probability may be 0."""
     view = lambda y: y[..., :4] if y[..., :4].all() else object()  # noqa: E731
-    some = draw.normal(4), draw.normal(1, 4)
-    return [Call((x, 5), view=view, same_as=(F.pad(x, (0, 1), value=-99), 4)) for x in some]
+    x = draw.normal(4)
+    return [Call((x, 5), view=view, same_as=(F.pad(x, (0, 1), value=-99), 4)), Call((x[:1, None], 5))]
 
 
 def small(k: float, *logits: list, view: Callable | None = None) -> list[Call]:
@@ -62,14 +63,15 @@ def small(k: float, *logits: list, view: Callable | None = None) -> list[Call]:
     return [Call((torch.tensor(x), k), view=view) for x in logits]
 
 
-EQUAL = small(2, [1.0, 1.0, 1.0, 0.0], [[2.0, 1.0, 1.0]], [0.0, 0.0, 0.0], view=how_many)
+EQUAL = small(2, [1.0, 1.0, 1.0, 0.0], [2.0, 1.0, 1.0], [0.0, 0.0, 0.0], view=how_many)
+EQUAL += small(1, [[0.0]], view=how_many)
 
 TASK = Task(
     name="top_k",
     solution=[top_k],
     probes={
         "values": (rows(3, 1, 5), small(2, [0.0, 2.0, 1.0, 3.0], [1.0, 0.0, 3.0])),
-        "axes": (axes(2), small(1, [[0.0, 2.0, 1.0], [3.0, 1.0, 4.0]], [[5.0, 2.0, 1.0], [0.0, 1.0, 2.0]])),
+        "axes": (axes(2), small(1, [[0.0, 2.0, 1.0], [3.0, 1.0, 4.0]], [[5.0, 2.0], [0.0, 1.0]], [0.0, 1.0])),
         "ties": (EQUAL, EQUAL[:1]),
         "all": (everything, small(3, [0.0, 1.0])),
     },
