@@ -78,6 +78,7 @@ ADDED = [
     compare(TWO_PARTS, A_PART_EACH),
     compare([ONE, OTHER, PERFECT], [OTHER, ONE, PERFECT]),  # if sentences were joined, abcd would match
     compare([PERFECT, ("abxy", ["abzz"])], [PERFECT]),
+    compare([PERFECT, ("ab", ["ab"])], [PERFECT]),
 ]
 AS_OFTEN = [
     compare([("aaaabcd", ["aabcdef"])], [("xyaabcd", ["aabcdef"])]),
@@ -96,6 +97,7 @@ LENGTHS = [
     compare([("abcdef", ["abcdefgh", "abcd"])], [("abcdef", ["abcdef"])]),
     compare([("abcde", ["abcdefg", "abcdefghijk"])], [("abcde", ["abcdefg"])]),
     compare([("abcdef", ["abcdxx"])], [("abcdef", ["abcdef"])]),
+    compare([("abcdef", ["abcdef", "abcdefghijkl"]), PERFECT], [("abcdef", ["abcdef"]), PERFECT]),
 ]
 
 TASK = Task(

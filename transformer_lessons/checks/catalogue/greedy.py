@@ -1,5 +1,7 @@
 """Greedy decoding, with a model that one can read: a table of what follows each token."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -46,7 +48,7 @@ def source(tables: tuple, rows: tuple[int, ...], pad_id: int = 0) -> Tensor:
 def call(*tables: dict, rows: tuple[int, ...] = (0,), max_length: int = 5, **options) -> Call:
     """A call with a batch of sentences, one for each number in `rows`."""
     src = source(tables, rows, options.get("pad_id", 0))
-    return Call((model(*tables, **options), src), {"max_length": max_length})
+    return Call((model(*tables, **options), src), {"max_length": max_length}, view=Tensor.long)
 
 
 def call_in_mode(training: bool) -> Call:
@@ -58,10 +60,10 @@ def call_in_mode(training: bool) -> Call:
 def tokens_and_mode(value: list) -> dict:
     """The tokens, and the model's mode afterwards."""
     tokens, state = value
-    return {"tokens": tokens, "model.training after the call": bool(state["is_training"])}
+    return {"tokens": tokens.long(), "model.training after the call": bool(state["is_training"])}
 
 
-WHOLE = Call((model(*TINY), torch.tensor([[4, 4, 3]])), {"max_length": 5})  # the sum of ids selects the table
+WHOLE = replace(call(), args=(model(*TINY), torch.tensor([[4, 4, 3]])))  # the sum of ids selects the table
 VALUES = [*map(call, (TINY[0], BOTH, SHORT, LONG)), WHOLE]
 BATCH = [
     call(LONG, rows=(0, 0)),

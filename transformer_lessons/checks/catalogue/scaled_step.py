@@ -132,7 +132,7 @@ TASK = Task(
             [
                 small([math.inf], [2.0], 1.0),
                 small([2.0], [math.nan]),
-                small([2.0], [math.inf]),
+                small([2.0], [-math.inf]),
                 small([math.inf, 2.0], [2.0, 2.0]),
                 small([math.inf], [math.inf], clean=4),
             ],
