@@ -113,6 +113,9 @@ def small(
     return Call((start, found, scale, clean, rate, most, growth))
 
 
+OVERFLOWN = [small([math.inf], [2.0], 1.0), small([2.0], [math.nan]), small([2.0], [-math.inf])]
+OVERFLOWN += [small([math.inf, 2.0], [2.0, 2.0]), small([math.inf], [math.inf], clean=4)]
+
 TASK = Task(
     name="scaled_step",
     solution=[scaled_step],
@@ -127,16 +130,7 @@ TASK = Task(
             precision,
             [small([0.5], [1.0], 2.0**24, rate=2.0**24), small([3e4], [4e4], 1.0, most=10.0)],
         ),
-        "overflow": (
-            overflow,
-            [
-                small([math.inf], [2.0], 1.0),
-                small([2.0], [math.nan]),
-                small([2.0], [-math.inf]),
-                small([math.inf, 2.0], [2.0, 2.0]),
-                small([math.inf], [math.inf], clean=4),
-            ],
-        ),
+        "overflow": (overflow, OVERFLOWN),
         "growth": (growth, [small([2.0], [2.0], clean=2, growth=3), small([2.0], [2.0], growth=3)]),
     },
 )
