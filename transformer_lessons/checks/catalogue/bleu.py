@@ -57,7 +57,7 @@ def one_by_one(draw: Draw) -> list[Call]:
     return calls
 
 
-ALONE = [call(("abcde", ["abcdf"])), call(("abcdefgh", ["abcdxfgh"])), call(("aabcd", ["aabcd"]))]
+ALONE = [call(("abcde", ["abcdf"])), call(("abcdefgh", ["abcdxfgh"])), call(("aabcdx", ["aabcdy"]))]
 ALONE += [Call(([[5, 6, 7, 8, 1, 11]], [[[5, 6, 7, 8, 11, 1]]]))]  # as joined digits, 1 11 equals 11 1
 CORPUS = [
     call(("abcd", ["abcd"]), ("xyxy", ["zzzz"])),
