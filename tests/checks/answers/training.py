@@ -228,7 +228,7 @@ WRONG = {
     ],
     "label_smoothing": [
         (annotated, {"smoothing"}, {"divergence"}),
-        (twice_as_much, {"loss", "pad_id"}, set()),
+        (twice_as_much, {"loss"}, set()),
     ],
     "accumulated_gradients": [(half_a_step, {"step", "padding", "tokens", "groups", "rest"}, set())],
     "adam_step": [(averages_decay_twice, {"moments", "defaults"}, set())],

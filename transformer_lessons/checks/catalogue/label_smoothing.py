@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,8 +19,13 @@ def plain(value: list) -> list:
 
 
 def size(value: list) -> Tensor:
-    """The absolute value of the loss."""
-    return torch.as_tensor(value[0]).abs()
+    """The absolute value of the loss, also if the number of tokens comes before it."""
+    return next(x for x in map(torch.as_tensor, value) if x.is_floating_point()).abs()
+
+
+def equal(call: Call, logits: Tensor, targets: Tensor) -> Call:
+    """Whether other logits and targets have the same loss; a loss of 0 equals nothing."""
+    return replace(call, same_as=(logits, targets), view=lambda value: value[0] or object())
 
 
 def call(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float | None, view: Any = plain) -> Call:
@@ -49,8 +55,10 @@ def hidden(draw: Draw, pad_id: int, *lengths: int) -> Call:
 
 
 def padding(draw: Draw) -> list[Call]:
-    """Targets with some padding, with much, and in a single sentence."""
-    return [hidden(draw, 0, 4, 2, 3), hidden(draw, 0, 1, 3), hidden(draw, 0, 2)]
+    """Targets with some padding, with much, in a single sentence; then smoothed, with other logits there."""
+    x, ids = draw.normal(2, 4, 7), targets(draw, 0, 7, 4, 2)
+    other = equal(call(x, ids, 0, 0.2), x.where((ids != 0)[..., None], x.flip(-1)), ids)
+    return [hidden(draw, 0, 4, 2, 3), hidden(draw, 0, 1, 3), hidden(draw, 0, 2), other]
 
 
 def smoothing(draw: Draw) -> list[Call]:
@@ -61,9 +69,10 @@ def smoothing(draw: Draw) -> list[Call]:
 
 
 def pad_id(draw: Draw) -> list[Call]:
-    """A pad_id in the middle of the classes and at their end; then each with smoothing as well."""
-    everything = [call(draw.normal(3, 5, 7), targets(draw, pad, 7, 5, 2, 4), pad, 0.2) for pad in (3, 6)]
-    return [hidden(draw, 3, 4, 1, 2), hidden(draw, 6, 3), *everything]
+    """A pad_id in the middle of the classes and at their end; then with two other classes exchanged."""
+    x, ids, order = draw.normal(3, 5, 7), targets(draw, 3, 7, 5, 2, 4), torch.tensor([6, 1, 2, 3, 4, 5, 0])
+    exchanged = equal(call(x, ids, 3, 0.2), x[..., order], order[ids])
+    return [hidden(draw, 3, 4, 1, 2), hidden(draw, 6, 3), exchanged]
 
 
 def large() -> list[Call]:
@@ -97,10 +106,10 @@ TASK = Task(
     results=("loss", "tokens"),
     probes={
         "loss": (loss, small([1], [1, 2], [[1, 2]], [[1], [2]])),
-        "padding": (padding, small([1, 0])),
+        "padding": (padding, itertools.chain(small([1, 0, 0]), small([1, 0], smoothing=0.1))),
         "smoothing": (smoothing, small([1], smoothing=0.5, sizes=(0.0, 10.0))),
         "pad_id": (pad_id, itertools.chain(small([1, 2], pad=2), small([1, 2], smoothing=0.1, pad=2))),
         "large": (large(), small([1], sizes=(0.0, 3000.0, 100.0))),
-        "gradients": (gradients, small([1], [1, 2], pad=2)),
+        "gradients": (gradients, small([1], [1, 2], smoothing=0.5, pad=2)),
     },
 )

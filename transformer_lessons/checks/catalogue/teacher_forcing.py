@@ -42,19 +42,14 @@ def used(value: list) -> Tensor:
     return torch.cat([row for side in rows(value) for row in side]).unique()
 
 
-def words(value: list) -> Tensor:
-    """The words that occur; none in an answer that ignores its arguments."""
-    return used(value)[used(value) >= min(WORDS)]
+def words(value: list) -> bool:
+    """Whether words occur; none do in an answer that ignores its arguments."""
+    return bool((used(value) >= min(WORDS)).any())
 
 
 def types(value: list) -> list[str]:
     """The dtypes of both, or their Python types, in words."""
     return [str(getattr(side, "dtype", type(side).__name__)) for side in value]
-
-
-def typed(value: list) -> list:
-    """The types, and the words that occur, which are missing in an answer that ignores its arguments."""
-    return [types(value), words(value)]
 
 
 def sentences(draw: Draw, *lengths: int) -> list[list[int]]:
@@ -83,8 +78,9 @@ def ids(draw: Draw) -> list[Call]:
 
 
 def int64(draw: Draw) -> list[Call]:
-    """Batches without an empty sentence, with one, and of nothing else."""
-    return [Call((sentences(draw, *lengths), 1, 2, 0), view=typed) for lengths in ((2, 3), (0, 2), (0,))]
+    """Batches without an empty sentence, with one, and of nothing else; words must occur as well."""
+    view = lambda value: [types(value), words(value)]  # noqa: E731
+    return [Call((sentences(draw, *lengths), 1, 2, 0), view=view) for lengths in ((2, 3), (0, 2), (0,))]
 
 
 TASK = Task(
@@ -95,10 +91,10 @@ TASK = Task(
         "shift": (shift, calls(([[5, 6]], 1, 2, 0), ([[5, 6], [7, 8]], 1, 2, 0))),
         "padding": (filled, calls(([[5], [6, 7]], 1, 2, 0), ([[5, 6], []], 1, 2, 0))),
         "ids": (ids, calls(([[5], [6, 7]], 3, 4, 9))),
-        "type": (int64, calls(([[5, 6]], 1, 2, 0), ([[5], []], 1, 2, 0), view=types)),
+        "type": (int64, calls(([[5, 6]], 1, 2, 0), ([[5], []], 1, 2, 0), ([[]], 1, 2, 0), view=types)),
         "kept": (
             lambda draw: [Call((sentences(draw, 2, 4, 1), 1, 2, 0), edits=True, view=words)],
-            calls(([[5, 6]], 1, 2, 0), edits=True),
+            calls(([[5, 6]], 1, 2, 0), ([[5], [6, 7]], 1, 2, 0), edits=True),
         ),
     },
 )
