@@ -30,11 +30,15 @@ class Answer:
 
     Attributes:
         adapter: the adapter to where it runs.
+        name: what it is called where it runs, as far as known.
         naming: the number of the way to load weights under other names that fits it; see `find_naming`.
+        missing: a wanted weight of a part that it does not have, where names are not free.
     """
 
     def __init__(self, task: Task, candidate: Any):
         self.task, self.naming = task, 0
+        name = getattr(candidate, "__qualname__", "")
+        self.name, self.missing = name if name.isidentifier() else task.public_name, ""
         is_there = isinstance(candidate, Adapter)
         self.adapter = candidate if is_there else Local({task.name: candidate})
 
@@ -47,7 +51,8 @@ class Answer:
                 return _failed(reply)
             target = reply.value
         if call.method == "state":
-            return self._outcome(call, self.adapter.state(target))
+            state = self.adapter.state(target)
+            return self._outcome(call, state, [state.parameters])
         target = f"{target}.{call.method}" if call.method else target
         args, kwargs = self._sent(call.args), self._sent(call.kwargs)
         ask = self.adapter.vjp if call.backward or call.limits else self.adapter.call
@@ -67,6 +72,9 @@ class Answer:
         """Choose the first way to load weights under other names that makes a call right, else the first."""
         made = self._new(call)
         state = made if made.error else self.adapter.state(made.value)
+        if not state.error and not self.task.roles:
+            parts = {name.split(".")[0] for name in state.value}
+            self.missing = next((name for name in call.state if name.split(".")[0] not in parts), "")
         ways = list(itertools.islice(self._matchings(state, call), MOST_NAMINGS))
         if len(ways) < 2:
             return

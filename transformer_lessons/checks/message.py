@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from transformer_lessons.checks.answer import Answer, answer_from
-from transformer_lessons.checks.definitions import Call, Given, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Given, Requirement
 from transformer_lessons.checks.differences import HIDDEN, Difference, difference
 from transformer_lessons.checks.engine import Verdict
 from transformer_lessons.checks.seen import WEIGHTS, meets, same_value
@@ -115,6 +115,8 @@ def write(answer: Answer, verdict: Verdict) -> Message:
     kept = task.total - task.points(verdict.lost)
     points = f"{kept:g} of {task.total:g} {'point' if task.total == 1 else 'points'}"
     is_called = not verdict.error or verdict.error.error != NOT_A_FUNCTION
+    if answer.missing and not (verdict.mistakes or verdict.error or verdict.returned):
+        head, notes, is_called = f"weights are loaded by name; it has none called {answer.missing}", [], False
     case, outcome = find_case(answer, lost) if is_called else ((), ())
     return Message(
         f"{task.public_name}: {head} ({points}).", case, outcome, tuple(notes), place(verdict.anchor(task))
@@ -155,12 +157,13 @@ def find_case(answer: Answer, lost: list[Requirement]) -> tuple[tuple[str, ...],
             if best.digits <= 1:
                 break
         if shown:
-            return as_code(task, shown), best.lines
+            return as_code(answer, shown), best.lines
     return (), ("no small example shows it, but the check's larger ones do",)
 
 
-def as_code(task: Task, call: Call) -> tuple[str, ...]:
+def as_code(answer: Answer, call: Call) -> tuple[str, ...]:
     """A call as lines of Python to paste into a cell."""
+    task = answer.task
     names = [*task.arguments, *(f"x{n}" for n in range(len(call.args) - len(task.arguments)))]
     objects = {
         name: arg
@@ -174,9 +177,9 @@ def as_code(task: Task, call: Call) -> tuple[str, ...]:
     given = [n if n in objects else literal(arg) for n, arg in zip(names, call.args, strict=False)]
     given += [f"{name}={literal(value)}" for name, value in call.kwargs.items()]
     if call.init is None:
-        return (*lines, f"{task.public_name}({', '.join(given)})")
+        return (*lines, f"{answer.name}({', '.join(given)})")
     options = [f"{name}={literal(value)}" for name, value in call.options.items()]
-    made = f"layer = {task.public_name}({', '.join([*map(literal, call.init), *options])})"
+    made = f"layer = {answer.name}({', '.join([*map(literal, call.init), *options])})"
     made += "" if call.training else ".eval()"
     method = {"": "layer", "state": "layer.state_dict"}.get(call.method, f"layer.{call.method}")
     earlier = [f"layer({', '.join(map(literal, args))})" for args in call.earlier]
