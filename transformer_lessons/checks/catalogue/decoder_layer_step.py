@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -41,10 +42,8 @@ def decoder_layer_step(weights, num_heads, x, keys, values, memory_keys, memory_
 
 BOTH = ("self_attention", "cross_attention")
 SIZES = shapes(6, 5, *BOTH)
-SHOWN = (
-    f"{{n: {VALUES}"
-    " for n, p in DecoderLayer(TransformerConfig(7, 7, d_model=3, num_heads=1, d_ff=3)).state_dict().items()}"
-)
+BIASED = VALUES.partition("torch.arange")[0] + "torch.arange(1, len(p) + 1.).sin()"
+STATE = "package.DecoderLayer(TransformerConfig(7, 7, d_model=3, num_heads=1, d_ff=3)).state_dict()"
 
 
 def call(draw: Draw, *, new: int = 1, earlier: int = 3, mask: Tensor | None = None) -> Call:
@@ -65,15 +64,22 @@ def several(draw: Draw) -> list[Call]:
 
 
 def masked(draw: Draw) -> list[Call]:
-    """A padded source at the first step, and a random source mask at a later one."""
-    padding = torch.tensor([[True, True, False, False], [True, True, True, False]])[:, None, None]
-    return [call(draw, earlier=n, mask=mask) for n, mask in ((0, padding), (3, draw.mask(2, 1, 1, 4)))]
+    """A sentence's output, first and later, when a source position changes that is hidden from it or not."""
+    padding, found = torch.tensor([[True, True, False, False], [True, True, True, False]]), []
+    for earlier, (sentence, place) in itertools.product((0, 3), ((0, 2), (1, 2), (1, 3))):
+        one = call(draw, earlier=earlier, mask=padding[:, None, None])
+        memory = (arg + (torch.arange(4) == place)[:, None] for arg in one.args[5:7])
+        twin = (*one.args[:5], *memory, one.args[7])
+        found.append(replace(one, same_as=twin, view=lambda value, n=sentence: value[0][n]))
+    return found
 
 
 def small(new: int = 1, earlier: int = 1, mask: list | None = None) -> Iterator[Call]:
-    """Small calls with `layer.simple` weights: multiples of shifted identities."""
-    weights = Given("plain", [simple(*BOTH)], SHOWN)
-    for rows, heads in itertools.product(([[0, 1, 2], [1, 0, 0]], [[2, 0, 1], [0, 0, 1]]), (1, 3)):
+    """Small calls with `layer.simple` weights: multiples of shifted identities; then with all biases."""
+    inputs = [[0, 1, 2], [1, 0, 0]], [[2, 0, 1], [0, 0, 1]]
+    for values, rows, heads in itertools.product((VALUES, BIASED), inputs, (1, 3)):
+        shown = f"{{n: {values} for n, p in {STATE}.items()}}"
+        weights = Given("plain", [simple(*BOTH, values=values)], shown)
         x = torch.tensor([rows[:new]]).float()
         shape = 1, heads, earlier, 3 // heads
         past = [torch.tensor([row] * earlier).reshape(shape) for row in ([3.0, 0.0, 0.0], [0.0, 5.0, 0.0])]

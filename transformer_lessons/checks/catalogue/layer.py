@@ -41,15 +41,13 @@ class Layer(nn.Module):
 
 
 ONES = ("W_o.bias", "W_1.bias")  # with ones here, zero matrices and W_2 the identity, sub-layers return ones
-EACH = "for n, p in layer.named_parameters(): p.data = "
 VALUES = (  # the value of the parameter p with the name n
     "torch.eye(*p.shape).roll(1, 0) * (1 + n.count('cross') + n.count('W_v')) if p.dim() > 1"
     " else torch.arange(1, len(p) + 1.) ** (n.count('e') - 1) * ('norm.w' in n or 'o.b' in n)"
 )
-ZERO_SUBLAYERS = EACH + "torch.ones_like(p) * ('norm.w' in n)"
-GIVES_ONES = EACH + (
-    f"torch.eye(3) if 'W_2.w' in n else torch.ones_like(p) * n.endswith({('norm.weight', *ONES)})"
-)
+LOAD = "layer.load_state_dict({{n: {} for n, p in layer.state_dict().items()}})"
+ZERO_SUBLAYERS = "torch.ones_like(p) * ('norm.w' in n)"
+GIVES_ONES = f"torch.eye(3) if 'W_2.w' in n else torch.ones_like(p) * n.endswith({('norm.weight', *ONES)})"
 
 
 def shapes(d_model: int, d_ff: int, *attentions: str) -> dict[str, tuple[int, ...]]:
@@ -79,18 +77,11 @@ def call(draw: Draw, *args: Tensor | None, attentions: tuple[str, ...], **option
     return Call(args, init=(config(6, 2, 5, **options),), state=draw_weights(draw, shapes(6, 5, *attentions)))
 
 
-def training(
-    *args: Any,
-    number: float,
-    attentions: tuple[str, ...],
-    norm_first: bool,
-    rate: float = 0.5,
-    mode: bool = True,
-) -> Call:
+def training(*args: Any, number: float, attentions: tuple, norm_first: bool, rate=0.5, mode=True) -> Call:
     """A call with sub-layers that all return one number, which is dropped at this rate in training."""
     given = config(3, 1, 3, dropout=rate, norm_first=norm_first)
     state, view = constant_sublayers(shapes(3, 3, *attentions), number), added(args[0]) if number else None
-    setting = f"{SEED}\n{GIVES_ONES if number else ZERO_SUBLAYERS}"
+    setting = f"{SEED}\n{LOAD.format(GIVES_ONES if number else ZERO_SUBLAYERS)}"
     return Call(args, init=(given,), state=state, training=mode, view=view, setting=setting)
 
 
@@ -109,10 +100,10 @@ def dropout(*sizes: tuple[int, ...], attentions: tuple[str, ...]) -> Callable[[D
     return calls
 
 
-def simple(*attentions: str, d_ff: int = 3) -> dict[str, Tensor]:
-    """Multiples of shifted identities; of the vectors, only norm weights and W_o biases are not zero."""
+def simple(*attentions: str, d_ff: int = 3, values: str = VALUES) -> dict[str, Tensor]:
+    """Multiples of shifted identities; of the vectors, by default only norm weights and W_o biases."""
     sizes = {name: torch.empty(size) for name, size in shapes(3, d_ff, *attentions).items()}
-    return {n: eval(VALUES, {"torch": torch, "n": n, "p": p}) for n, p in sizes.items()}
+    return {n: eval(values, {"torch": torch, "n": n, "p": p}) for n, p in sizes.items()}
 
 
 def small(
@@ -125,13 +116,8 @@ def small(
             args = torch.tensor([rows]).float(), *others
             if mask is not None:
                 args = (*(x if x is None else x.expand(len(mask), -1, -1) for x in args), torch.tensor(mask))
-            state = simple(*attentions, d_ff=d_ff)
-            yield Call(args, init=(config(3, heads, d_ff, **options),), state=state, setting=EACH + VALUES)
-
-
-def numbers(y: Tensor) -> dict[str, list[float]]:
-    """The different numbers in the output."""
-    return {"different numbers of the output": added(torch.zeros(()))(y)}
+            state, given = simple(*attentions, d_ff=d_ff), config(3, heads, d_ff, **options)
+            yield Call(args, init=(given,), state=state, setting=LOAD.format(VALUES))
 
 
 def small_training(*others: Tensor, attentions: tuple[str, ...]) -> Iterator[Call]:
@@ -144,6 +130,7 @@ def small_training(*others: Tensor, attentions: tuple[str, ...]) -> Iterator[Cal
     shown = Given("plain", [torch.zeros(1, 16, 3)], "torch.zeros(1, 16, 3)")
     many = Call((shown, *others), init=found[-1].init, state=found[-1].state, setting=found[-1].setting)
     post = replace(many, init=found[0].init, view=describe_holes)
+    numbers = lambda y: {"different numbers of the output": added(torch.zeros(()))(y)}  # noqa: E731
     yield from (replace(many, training=True, view=numbers), replace(post, training=True), post)
 
 
@@ -158,8 +145,7 @@ OWN = [[[[True, True], [True, True]]], [[[True, True], [False, True]]]]
 
 def zeroed(plain: Call, *sublayers: str) -> Call:
     """The same call with these sub-layers returning zeros."""
-    ends = tuple(f"{name}.{end}" for name in sublayers for end in ("weight", "bias"))
-    state = {name: x * (not name.endswith(ends)) for name, x in plain.state.items()}
+    state = {name: x * (not name.startswith(sublayers)) for name, x in plain.state.items()}
     return replace(plain, state=state)
 
 
@@ -211,15 +197,18 @@ def language_model(draw: Draw) -> list[Call]:
 def causal(draw: Draw) -> list[Call]:
     """The first positions when a later one changes; the last when an earlier one does, hidden or visible.
 
-    Cross-attention returns zeros in all of them.
+    Cross-attention returns zeros in all of them. In the last, a position gets the mean of what it sees.
     """
     plain = zeroed(decoder(draw, 3, sources=3), "cross_attention.W_o")
     masked = zeroed(decoder(draw, 3, None, hides(2, 0, 1), sources=3), "cross_attention.W_o")
-    calls = [replace(plain, same_as=changed_at(plain, 0, 2), view=lambda y: y[:, :2])]
+    mean = decoder(draw, 3, sources=3, norm_first=True)
+    mean = zeroed(mean, "self_attention.W_q", "cross_attention.W_o", "feed_forward.W_2")
+    (x, _), twin = mean.args, changed_at(mean, 0, 2)
     return [
-        *calls,
+        replace(plain, same_as=changed_at(plain, 0, 2), view=lambda y: y[:, :2]),
         *hidden_from(masked, 2, 0, 1),
         replace(masked, same_as=changed_at(masked, 0, 2), view=lambda y: y[:, 1]),
+        replace(mean, same_as=twin, view=lambda y: (y - x)[:, 2], view_as=lambda y: (y - twin[0])[:, 2]),
     ]
 
 
@@ -264,15 +253,11 @@ def of_kind(calls: Iterable[Call], *switches: bool) -> list[Call]:
     return [replace(call, init=(*call.init, *switches)) for call in calls]
 
 
-def has_cross(state: dict[str, Tensor]) -> dict[str, bool]:
-    """Whether the layer has a cross-attention."""
-    return {"cross-attention in the layer": any("cross" in name for name in state)}
-
-
 def parts() -> list[Call]:
     """Whether the layer of an encoder, of a language model and of a decoder has a cross-attention."""
     kinds = (False, False), (True, False), (True, True)
-    return [Call((), init=(config(3, 1, 3), *kind), method="state", view=has_cross) for kind in kinds]
+    view = lambda state: {"cross-attention in the layer": any("cross" in n for n in state)}  # noqa: E731
+    return [Call((), init=(config(3, 1, 3), *kind), method="state", view=view) for kind in kinds]
 
 
 TASK = Task(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -9,12 +10,12 @@ from torch import Tensor
 from transformer_lessons.checks.definitions import Call, Draw, Given, Task
 from transformer_lessons.layers import AddAndNorm
 
-SET = "for n, p in enumerate(layer.parameters()): p.data = torch.arange(1., 4) * (2 - n)"
+linear = partial(Given, "linear")  # a sub-layer with this weight and bias
+SET = "for n, p in enumerate(layer.parameters()): p.data = torch.arange(1., 4) * (2 - n or 3)"
 SEED = "torch.manual_seed(0x5EED0000)"  # set by the check before each call
 TWO = {"norm.weight": 2 * torch.arange(1.0, 4), "norm.bias": torch.arange(1.0, 4)}
-AFTER = {"norm_after.weight": torch.tensor([3.0, 0.0, 0.0]), "norm_after.bias": torch.zeros(3)}
+AFTER = {"norm_after.weight": 3 * torch.arange(1.0, 4), "norm_after.bias": -torch.arange(1.0, 4)}
 SET_ONES = "layer.norm_after.weight.data, layer.norm_after.bias.data = torch.zeros(3), torch.ones(3)"
-SET_AFTER = "layer.norm_after.weight.data, layer.norm_after.bias.data = torch.tensor([[3., 0, 0], [0, 0, 0]])"
 SANDWICH = (
     "config: TransformerConfig)",
     "config: TransformerConfig, sandwich=False)",
@@ -36,26 +37,24 @@ def config(
     return Given("config", [{**sizes, "norm_first": norm_first}], f"TransformerConfig(7, 7, {text})")
 
 
-def linear(weight: Tensor, bias: Tensor) -> Given:
-    """A linear sub-layer."""
-    return Given("linear", [weight, bias])
-
-
 def constant(width: int, number: float) -> Given:
     """A sub-layer that returns this number everywhere."""
     return Given("linear", [torch.zeros(width, width), torch.full((width,), number)])
 
 
 def call(draw: Draw, **options) -> Call:
-    """A call with a random norm and a random sub-layer."""
+    """A call with a random norm and a random sub-layer, and numbers so large that no ε shows."""
     state = {"norm.weight": draw.normal(5), "norm.bias": draw.normal(5)}
-    args = draw.normal(2, 3, 5), linear(draw.normal(5, 5), draw.normal(5))
+    args = 30 * draw.normal(2, 3, 5), linear([30 * draw.normal(5, 5), draw.normal(5)])
     return Call(args, init=(config(5, **options),), state=state)
 
 
 def training(draw: Draw, number: float, *, norm_first: bool, is_training: bool = True) -> Call:
     """A call with dropout 0.25 and a sub-layer that returns this number, by default in training."""
-    args, given = (draw.normal(8, 5), constant(5, number)), config(5, norm_first=norm_first, dropout=0.25)
+    args, given = (
+        (30 * draw.normal(8, 5), constant(5, number)),
+        config(5, norm_first=norm_first, dropout=0.25),
+    )
     return Call(args, init=(given,), training=is_training, view=added(args[0]) if number else None)
 
 
@@ -80,11 +79,13 @@ def dropout(draw: Draw) -> list[Call]:
     calls = [training(draw, 0.0, norm_first=first) for first in (False, True)]
     calls += [training(draw, 1.0, norm_first=True, is_training=mode) for mode in (True, False)]
     x, _ = calls[2].args
-    mean = replace(calls[2], args=(x, linear(torch.ones(5, 5) / 5, torch.zeros(5))), state=norm("norm", 0.0))
+    mean = replace(
+        calls[2], args=(x, linear([torch.ones(5, 5) / 5, torch.zeros(5)])), state=norm("norm", 0.0)
+    )
     # One call's second norm returns ones for any input; the other's turns ones without holes into zeros.
     ones = replace(calls[2], state=norm("norm", 1.0) | norm("norm_after", 0.0))
     even = replace(uneven(8, 5), state=norm("norm", 0.0) | norm("norm_after", 1.0))
-    even = replace(even, args=(torch.zeros(8, 5), linear(torch.eye(5), torch.zeros(5))))
+    even = replace(even, args=(torch.zeros(8, 5), linear([torch.eye(5), torch.zeros(5)])))
     both = [replace(one, init=(*one.init, True)) for one in (ones, even)]
     calls += [mean, *both, replace(both[0], training=False), uneven(8, 5)]
     return [*calls, replace(calls[-1], training=False)]
@@ -111,11 +112,9 @@ def norm(name: str, weight: float, width: int = 5) -> dict[str, Tensor]:
 
 
 def small_sandwich() -> Iterator[Call]:
-    """Small calls with sandwich norms, whose second norm keeps only the first of three numbers."""
-    for first in (False, True):
-        for case in small(norm_first=first):
-            given = {"init": (*case.init, True), "state": TWO | AFTER}
-            yield replace(case, **given, setting=f"{SET}\n{SET_AFTER}")
+    """Small calls with sandwich norms."""
+    for case in (*small(), *small(norm_first=True)):
+        yield replace(case, init=(*case.init, True), state=TWO | AFTER)
 
 
 def small(*, norm_first: bool = False) -> Iterator[Call]:

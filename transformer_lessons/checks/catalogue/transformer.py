@@ -1,11 +1,11 @@
 """The whole model. Sources without padding hide the masks; one layer each is enough."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
 import torch
-from torch import Tensor
 
 from transformer_lessons.checks.definitions import Call, Draw, Given, Task
 from transformer_lessons.config import TransformerConfig
@@ -13,10 +13,11 @@ from transformer_lessons.model import Transformer
 
 SET = "for p in layer.parameters(): p.data = "
 SET += "torch.arange(1. * p.numel()).cos().view_as(p) if p.dim() > 1 else 0 * p + 1"
-OWN = "for n, p in layer.named_parameters(): p.data = "
-OWN += "(torch.arange(1. * p.numel()) + sum(map(ord, n))).cos().view_as(p)"
+OWN = "layer.load_state_dict({n: (torch.arange(1. * p.numel()) + sum(map(ord, n))).cos().view_as(p)"
+OWN += " for n, p in layer.state_dict().items()})"
 MOST = {"num_encoder_layers": 2, "num_decoder_layers": 2}  # so that answers with too many layers get weights
 PRE = {**MOST, "norm_first": True}
+UNEQUAL = {"num_encoder_layers": 2}, {"num_decoder_layers": 2, "source_vocab_size": 9}
 PADDED_ANYWHERE = (
     "        x = self.source_embedding(src)\n",
     """        e, is_real = self.source_embedding, src != self.config.pad_id
@@ -58,10 +59,11 @@ def call(draw: Draw, **changes) -> Call:
     return Call(args, init=(config(**changes),), state=state)
 
 
-def unequal_layers(draw: Draw) -> list[Call]:
-    """An encoder and a decoder with different numbers of layers; last, vocabularies of different sizes."""
-    sizes = {"num_encoder_layers": 2}, {"num_decoder_layers": 2, "source_vocab_size": 9}
-    return [call(draw, **changes) for changes in sizes]
+def norms(draw: Draw) -> list[Call]:
+    """The last position with norm_first, where no layer but the decoder's last adds anything."""
+    one = call(draw, **PRE)
+    idle = [n for n in one.state if re.match(r"(encoder_layers|decoder_layers\.0).*W_[o2]", n)]
+    return [replace(one, state=one.state | {n: 0 * one.state[n] for n in idle}, view=lambda y: y[:, -1])]
 
 
 def padded(draw: Draw) -> list[Call]:
@@ -87,6 +89,8 @@ def padding_elsewhere(draw: Draw) -> list[Call]:
         src[0], src[1] = torch.tensor([1, 2, 3, 4]), torch.tensor([2, 2, 5, 1])
         pads = torch.full((2, 2), pad)
         found.append(replace(one, same_as=(torch.cat([pads, src], dim=1), tgt)))
+        left, between = ((src[:, :n], pads[:, :1], src[:, n:]) for n in (0, 1))
+        found.append(replace(one, args=(torch.cat(left, 1), tgt), same_as=(torch.cat(between, 1), tgt)))
     within = torch.cat([src[:, :1], pads, src[:, 1:], pads[:, :1]], dim=1)
     sides = torch.stack([torch.cat([pads[0], src[0]]), torch.cat([src[1], pads[1]])])
     short = replace(one, args=(torch.tensor([[pad, 1, 2], [pad, 3, 4]]), tgt), view=lambda y: y[1:])
@@ -94,20 +98,22 @@ def padding_elsewhere(draw: Draw) -> list[Call]:
     return [*found, *(replace(one, same_as=(other, tgt)) for other in (within, sides, src.flip(1))), longer]
 
 
-def of_state(state: dict[str, Tensor]) -> dict[str, bool]:
-    """Whether the output projection is the target's embedding, after another embedding was loaded."""
-    return {TIED: torch.equal(state["output.weight"], state["target_embedding.token.weight"])}
+def of_state(value: list) -> dict[str, bool]:
+    """Whether the output projection is the target's embedding, a single weight, after another was loaded."""
+    state, names = value
+    tied = torch.equal(state["output.weight"], state["target_embedding.token.weight"])
+    return {TIED: tied and len({"output.weight", "target_embedding.token.weight"} & names.keys()) == 1}
 
 
 def tied() -> Call:
     """A new embedding, which reaches the output projection only if the two are one."""
     state = {"target_embedding.token.weight": torch.ones(7, 6)}
-    return Call((), init=(config(),), state=state, method="state", view=of_state)
+    return Call((), init=(config(),), state=state, method="state", view=of_state, weights_after=(0,))
 
 
 def small(src: list[list], **changes) -> Iterator[Call]:
     """Weights that anybody can reproduce; two calls for each source of one sentence or several."""
-    sizes = shapes(**changes)
+    sizes = shapes(**changes | PRE)  # so that what an answer has too much of gets weights
     state = {n: torch.arange(1.0 * size.numel()).cos().view(size) for n, size in sizes.items()}
     state = {n: p if p.dim() > 1 else torch.ones_like(p) for n, p in state.items()}
     state |= {"output.weight": state["target_embedding.token.weight"], "output.bias": torch.ones(7)}
@@ -121,10 +127,8 @@ def small(src: list[list], **changes) -> Iterator[Call]:
 def small_logits() -> Iterator[Call]:
     """Encoders of one and of two layers; last, a batch in which no two weights are alike."""
     yield from (case for n in (1, 2) for case in small([[3, 4]], num_encoder_layers=n))
-    state = {}
-    for name, size in (shapes(**MOST) | {"output.bias": torch.Size([7])}).items():
-        state[name] = (torch.arange(1.0 * size.numel()) + sum(map(ord, name))).cos().view(size)
-    state["output.weight"] = state["target_embedding.token.weight"]
+    sizes = shapes(**PRE) | {"output.weight": torch.Size([7, 6]), "output.bias": torch.Size([7])}
+    state = {n: (torch.arange(1.0 * s.numel()) + sum(map(ord, n))).cos().view(s) for n, s in sizes.items()}
     args = torch.tensor([[1, 2, 3], [4, 5, 6]]), torch.tensor([[1], [2]])
     yield Call(args, init=(config(**MOST),), state=state, setting=OWN)
 
@@ -134,8 +138,8 @@ TASK = Task(
     solution=[Transformer],
     extension=PADDED_ANYWHERE,
     probes={
-        "logits": (unequal_layers, small_logits()),
-        "pre_norm": (lambda draw: [call(draw, **PRE)], small([[3, 4], [5, 2]], **PRE)),
+        "logits": (lambda draw: [call(draw, **changes) for changes in UNEQUAL], small_logits()),
+        "pre_norm": (norms, small([[3, 4], [5, 2]], **PRE)),
         "padding": (
             padded,
             (c for p in (0, 6) for c in small([[3, p], [1, 2, p], [[3, 4], [3, p]]], pad_id=p)),
