@@ -83,7 +83,7 @@ def _changed(kind: str) -> Callable:
 def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The fused kernel for the output; a second call with one-hot values gives the weights."""
     sees = None if mask is None else mask.any(dim=-1, keepdim=True)
-    safe = None if mask is None else mask | ~sees
+    safe = None if mask is None else torch.atleast_2d(mask | ~sees)
     one_hot = torch.eye(key.size(-2), dtype=key.dtype, device=key.device).expand(*key.shape[:-1], -1)
     found = [F.scaled_dot_product_attention(query, key, v, safe) for v in (value, one_hot)]
     output, weights = found if sees is None else (torch.where(sees, x, 0.0) for x in found)

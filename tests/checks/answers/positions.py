@@ -106,6 +106,13 @@ def by_columns_in_numpy(length, d_model):
     return torch.from_numpy(angles)
 
 
+def one_cosine(length, d_model):
+    """A sine is a cosine that starts a quarter of a turn later; cos(π/2) is 0 but for rounding."""
+    column = torch.arange(d_model)
+    angle = torch.arange(length)[:, None] * 10_000.0 ** (-(column // 2 * 2) / d_model)
+    return torch.cos(angle - math.pi / 2 * (column % 2 == 0))
+
+
 def pairs_stacked(length, d_model):
     omega = 1.0 / 10000 ** (torch.arange(0, d_model, 2).float() / d_model)
     angle = torch.einsum("i,j->ij", torch.arange(length).float(), omega)
@@ -258,6 +265,7 @@ RIGHT = {
         table_in_loops,
         by_columns_in_numpy,
         pairs_stacked,
+        one_cosine,
     ],
     "shift_matrix": [shift_in_loops, three_diagonals, power_of_one_step, shift_by_exponentials],
     "rotary": [of_llama, of_roformer, turned_in_loops, by_matrices],

@@ -98,7 +98,7 @@ TASK = Task(
     solution=[decoder_layer_step],
     results=("output", "keys", "values"),
     probes={
-        "first": (lambda draw: [call(draw, earlier=0), call(draw, earlier=0)], small(earlier=0)),
+        "first": (lambda draw: [call(draw, earlier=0) for _ in range(5)], small(earlier=0)),
         "later": (later, small()),
         "several": (several, small(new=2)),
         "mask": (masked, [case for n in (0, 1) for case in small(earlier=n, mask=[[[[True, False]]]])]),
