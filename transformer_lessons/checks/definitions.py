@@ -53,7 +53,7 @@ class Call:
         method: the method to call; "" calls the object itself, "state" asks for its weights and buffers.
         earlier: argument tuples for calls of the object before the one that counts.
         weights_after: positions in `args` of `Given` objects whose weights after the call count, too: the
-            value is a list of what was returned and of these weights; of "state" and its weights' names.
+            value is a list of what was returned and of these weights; for "state", of it and its names.
         limits: the bytes that suffice, by "saved" (for the backward pass; a gradient must flow back, too),
             "largest" (tensor made) or "peak", both forwards and backwards. The value says for each whether at
             most 1.5 times that much was used; `view` gets a list of what was returned and of this.
