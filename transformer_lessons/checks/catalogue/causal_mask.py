@@ -17,16 +17,16 @@ def booleans(mask: Tensor) -> Tensor:
 
 def matrix(mask: Tensor) -> Tensor:
     """The mask as booleans, without leading axes of size one."""
-    visible = booleans(mask)
+    visible = torch.atleast_2d(booleans(mask))
     while visible.dim() > 2 and visible.size(0) == 1:
         visible = visible[0]
     return visible
 
 
 def form(mask: Tensor) -> dict[str, Any]:
-    """The mask's dtype, and whether it is more than a constant."""
-    shown = mask == mask.flatten()[0]
-    return {"dtype": str(mask.dtype), "hides some keys and shows others": not shown.all()}
+    """What the mask is, and whether it is more than a constant."""
+    kind = f"a tensor of {mask.dtype}" if isinstance(mask, Tensor) else "a list or array"
+    return {"the mask": kind, "hides some keys and shows others": booleans(mask).unique().numel() > 1}
 
 
 TASK = Task(

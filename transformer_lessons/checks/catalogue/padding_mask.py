@@ -19,8 +19,8 @@ def keys_seen(ids: Tensor) -> Callable[[Tensor], Tensor]:
 
 
 def shape(mask: Tensor) -> dict[str, Any]:
-    """The mask's shape and dtype, and whether it is more than a constant."""
-    return {"shape": list(mask.shape), **form(mask)}
+    """The mask's shape, what it is, and whether it is more than a constant."""
+    return {"shape": list(torch.as_tensor(mask).shape), **form(mask)}
 
 
 def padded(draw: Draw, sentences: int, keys: int) -> Tensor:
