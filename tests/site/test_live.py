@@ -15,11 +15,12 @@ from book.browser import Browser
 from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.data import number_words
 from transformer_lessons.data.byte_pair import BytePairEncoding
+from transformer_lessons.decoding import likeliest
 from transformer_lessons.encodings import SinusoidalEncoding
 from transformer_lessons.masks import causal_mask, combine, padding_mask
 from transformer_lessons.trainer import checkpoints
 
-FIGURES = ("attention", "clocks", "hand", "heads", "masks", "merges")
+FIGURES = ("attention", "clocks", "hand", "heads", "masks", "merges", "sampling")
 IDS = torch.tensor([[1, 34, 33, 23, 0]])  # BOS ein und zwanzig PAD
 KEYS = [[3, 0], [1, 3], [-3, 2], [-3, -2], [1, -3]]
 SOLVED = {
@@ -202,6 +203,37 @@ def test_merges_are_those_of_byte_pair_encoding(opened):
     assert spelt == words
     click(browser, "Merge")
     assert "en" in said(browser)
+
+
+def test_the_knobs_leave_the_packages_chances(opened):
+    model, source, target = checkpoints.load_model()
+    words = source.encode(number_words.english_tokens(number_words.english(800_048)))
+    tgt = torch.tensor([[1, *target.encode(["acht", "hundert"])]])
+    with torch.no_grad():
+        logits = model(torch.tensor([words]), tgt)[0, -1]
+    browser = opened("sampling")
+    example = browser.page.evaluate("lessons.sampling.EXAMPLE")
+    assert example["logits"] == pytest.approx(logits.tolist(), abs=0.0051)
+    assert example["words"] == ["PAD", "BOS", "EOS", *target.tokens[3:]]
+    knobs = {"temperature": 1.0, "top_k": 35, "top_p": 1.0}
+    for name, key, times, value in (
+        ("temperature", "ArrowLeft", 3, 0.7),
+        ("top_p", "ArrowDown", 5, 0.75),
+        ("temperature", "ArrowUp", 12, 1.9),
+        ("top_k", "ArrowLeft", 31, 4),
+    ):
+        knobs[name] = value
+        for _ in range(times):
+            press(browser, key, f"[aria-label={name.replace('_', '-')}]")
+        given = torch.tensor(example["logits"]) / knobs["temperature"]
+        p = likeliest(given, knobs["top_k"], knobs["top_p"]).softmax(-1)
+        found = browser.page.evaluate(f"lessons.sampling.chances(lessons.sampling.EXAMPLE.logits, {knobs})")
+        assert found == pytest.approx(p.tolist(), abs=1e-6)
+        assert said(browser).startswith(f"{(p > 0).sum()} of 35 tokens can be drawn: acht {p.max():.2f}, ")
+    click(browser, "Draw")
+    assert said(browser).endswith(". Drawn: 5.")
+    press(browser, "Home", "[aria-label=top-k]")  # what was drawn with other knobs is forgotten
+    assert not re.search("Drawn", said(browser))
 
 
 def test_puzzles_can_be_solved_with_keys_and_pointer(opened):

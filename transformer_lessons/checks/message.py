@@ -135,7 +135,10 @@ def _head_and_notes(verdict: Verdict, lost: list[Requirement]) -> tuple[str, lis
     if verdict.returned:
         return f"it returns {verdict.returned}", []
     notes = [f"It looks like this mistake: {like.you}. {like.looks}"] if (like := verdict.similar) else []
-    return f"it is required that {lost[0].text}", notes + [f"Also required: {r.text}." for r in lost[1:]]
+    missed = [r for r in lost if r.needs not in verdict.lost]
+    notes += [f"Also required: {r.text}." for r in missed[1:]]
+    notes += ["Further requirements count only once this is met."] * (len(missed) < len(lost))
+    return f"it is required that {missed[0].text}", notes
 
 
 def find_case(answer: Answer, lost: list[Requirement]) -> tuple[tuple[str, ...], tuple[str, ...]]:
