@@ -15,12 +15,12 @@ from book.browser import Browser
 from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.data import number_words
 from transformer_lessons.data.byte_pair import BytePairEncoding
-from transformer_lessons.decoding import likeliest
+from transformer_lessons.decoding import beam, likeliest
 from transformer_lessons.encodings import SinusoidalEncoding
 from transformer_lessons.masks import causal_mask, combine, padding_mask
 from transformer_lessons.trainer import checkpoints
 
-FIGURES = ("attention", "clocks", "hand", "heads", "masks", "merges", "sampling")
+FIGURES = ("attention", "beam", "clocks", "hand", "heads", "masks", "merges", "sampling")
 IDS = torch.tensor([[1, 34, 33, 23, 0]])  # BOS ein und zwanzig PAD
 KEYS = [[3, 0], [1, 3], [-3, 2], [-3, -2], [1, -3]]
 SOLVED = {
@@ -234,6 +234,36 @@ def test_the_knobs_leave_the_packages_chances(opened):
     assert said(browser).endswith(". Drawn: 5.")
     press(browser, "Home", "[aria-label=top-k]")  # what was drawn with other knobs is forgotten
     assert not re.search("Drawn", said(browser))
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_the_search_is_the_packages(opened, k):
+    model, source, target = checkpoints.load_model()
+    src = torch.tensor([source.encode(number_words.english_tokens(number_words.english(800_048)))])
+    browser = opened("beam")
+    names, next_ = (
+        ["PAD", "BOS", "EOS", *target.tokens[3:]],
+        browser.page.evaluate("lessons.beam.EXAMPLE.next"),
+    )
+    for words, told in next_.items():
+        tgt = torch.tensor([[1, *target.encode(words.split())]])
+        with torch.no_grad():
+            log_p, places = model(src, tgt)[0, -1].log_softmax(-1).topk(6)
+        assert re.findall(r"[^\W\d]+", told) == [names[place] for place in places]
+        assert numbers(told) == pytest.approx(log_p.tolist(), abs=0.0002)
+    answer = "".join(
+        target.decode(beam(model, src, beam_size=k, length_penalty=0.6, max_length=24)[0].tolist())
+    )
+    click(browser, f"{k} beam{'s' if k > 1 else ''}")
+    for _ in range(6):
+        assert said(browser).startswith("Step ")
+        click(browser, "Step")
+    is_right = answer == browser.page.evaluate("lessons.beam.EXAMPLE.right")
+    assert is_right == (k > 1)
+    verdict = "which is right" if is_right else "but 800,048 is achthunderttausendachtundvierzig"
+    assert said(browser).endswith(f"The answer is {answer}, {verdict}.")
+    click(browser, "Again")
+    assert said(browser) == "Only BOS is there, with log p = 0."
 
 
 def test_puzzles_can_be_solved_with_keys_and_pointer(opened):
