@@ -18,9 +18,11 @@ from transformer_lessons.data.byte_pair import BytePairEncoding
 from transformer_lessons.decoding import beam, likeliest
 from transformer_lessons.encodings import SinusoidalEncoding
 from transformer_lessons.masks import causal_mask, combine, padding_mask
+from transformer_lessons.norms import LayerNorm
 from transformer_lessons.trainer import checkpoints
+from transformer_lessons.variants import RMSNorm
 
-FIGURES = ("attention", "beam", "clocks", "hand", "heads", "masks", "merges", "sampling")
+FIGURES = ("attention", "beam", "clocks", "hand", "heads", "masks", "merges", "norm", "sampling", "tiles")
 IDS = torch.tensor([[1, 34, 33, 23, 0]])  # BOS ein und zwanzig PAD
 KEYS = [[3, 0], [1, 3], [-3, 2], [-3, -2], [1, -3]]
 SOLVED = {
@@ -264,6 +266,51 @@ def test_the_search_is_the_packages(opened, k):
     assert said(browser).endswith(f"The answer is {answer}, {verdict}.")
     click(browser, "Again")
     assert said(browser) == "Only BOS is there, with log p = 0."
+
+
+@pytest.mark.parametrize("kind", [LayerNorm, RMSNorm])
+def test_what_is_left_is_what_the_packages_norms_leave(opened, kind):
+    browser, x = opened("norm"), torch.tensor([1.0, 3, 3, 9])
+    click(browser, kind.__name__)
+    for name, changed in (
+        ("Add 2 to all", lambda x: x + 2),
+        ("Turn the signs", lambda x: -x),
+        ("Back", lambda x: torch.tensor([1.0, 3, 3, 9])),
+        ("Double all", lambda x: 2 * x),
+        ("Double all", lambda x: x),  # 36 does not fit
+    ):
+        click(browser, name)
+        x = changed(x)
+        given, left = said(browser).split(". What is left: ")
+        mean = x.mean() if kind is LayerNorm else torch.tensor(0.0)
+        sizes = [mean, (x - mean).square().mean().sqrt()][kind is RMSNorm :]
+        assert numbers(given) == pytest.approx([*x.tolist(), *map(float, sizes)], abs=0.006)
+        assert numbers(left)[:4] == pytest.approx(kind(4)(x).tolist(), abs=0.006)
+    assert said(browser).endswith("More than ±20 does not fit here.")
+    press(browser, "ArrowDown", "[aria-label='number 4']")
+    assert said(browser).startswith(f"{kind.__name__} of 2, 6, 6, 17: ")
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 6])
+def test_running_sums_of_tiles_are_the_softmax_of_what_was_read(opened, block):
+    browser = opened("tiles")
+    scores, values = (
+        torch.tensor(browser.page.evaluate(f"lessons.tiles.EXAMPLE.{name}")).double()
+        for name in ("powers", "values")
+    )
+    scores = scores.log()
+    steps = browser.page.evaluate(f"lessons.tiles.online({scores.tolist()}, {values.tolist()}, {block})")
+    assert [step["seen"] for step in steps] == [*range(0, 7, block)]
+    for step in steps[1:]:
+        read = scores[: step["seen"]]
+        assert step["m"] == pytest.approx(read.max().item())
+        assert step["l"] == pytest.approx((read - read.max()).exp().sum().item())
+        assert step["o"] / step["l"] == pytest.approx((read.softmax(0) @ values[: len(read)]).item())
+    click(browser, {1: "1 key a tile", 6: "all"}.get(block, f"{block} keys"))
+    for _ in range(2, len(steps)):
+        click(browser, "Next tile")
+    whole = f"{(scores.softmax(0) @ values).item():.2f}"
+    assert said(browser).endswith(f"o/l is {whole}. The softmax of all scores at once gives {whole}.")
 
 
 def test_puzzles_can_be_solved_with_keys_and_pointer(opened):
