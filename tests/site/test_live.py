@@ -15,7 +15,7 @@ from book.browser import Browser
 from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.data import number_words
 from transformer_lessons.data.byte_pair import BytePairEncoding
-from transformer_lessons.decoding import beam, likeliest
+from transformer_lessons.decoding import beam, likeliest, lp
 from transformer_lessons.encodings import SinusoidalEncoding
 from transformer_lessons.masks import causal_mask, combine, padding_mask
 from transformer_lessons.norms import LayerNorm
@@ -253,17 +253,20 @@ def test_the_search_is_the_packages(opened, k):
             log_p, places = model(src, tgt)[0, -1].log_softmax(-1).topk(6)
         assert re.findall(r"[^\W\d]+", told) == [names[place] for place in places]
         assert numbers(told) == pytest.approx(log_p.tolist(), abs=0.0002)
-    answer = "".join(
-        target.decode(beam(model, src, beam_size=k, length_penalty=0.6, max_length=24)[0].tolist())
-    )
+    ids = beam(model, src, beam_size=k, length_penalty=0.6, max_length=24)
+    answer = "".join(target.decode(ids[0].tolist()))
+    with torch.no_grad():
+        log_p = model(src, torch.tensor([[1, *ids[0, :-1].tolist()]]))[0].log_softmax(-1)
+    score = log_p.gather(1, ids[0][:, None]).sum().item() / lp(len(ids[0]), 0.6)
     click(browser, f"{k} beam{'s' if k > 1 else ''}")
-    for _ in range(6):
-        assert said(browser).startswith("Step ")
+    for n in range(8):
+        assert said(browser).startswith(f"Step {n}: " if n else "Only BOS is there, with log p = 0.")
         click(browser, "Step")
     is_right = answer == browser.page.evaluate("lessons.beam.EXAMPLE.right")
     assert is_right == (k > 1)
-    verdict = "which is right" if is_right else "but 800,048 is achthunderttausendachtundvierzig"
-    assert said(browser).endswith(f"The answer is {answer}, {verdict}.")
+    verdict = "right" if is_right else "not achthunderttausendachtundvierzig"
+    end = f"nothing can beat {score:.2f} any more. {answer} is {verdict}."
+    assert said(browser).endswith(end.replace("-", "−"))
     click(browser, "Again")
     assert said(browser) == "Only BOS is there, with log p = 0."
 
@@ -291,25 +294,25 @@ def test_what_is_left_is_what_the_packages_norms_leave(opened, kind):
     assert said(browser).startswith(f"{kind.__name__} of 2, 6, 6, 17: ")
 
 
-@pytest.mark.parametrize("block", [1, 2, 3, 6])
+@pytest.mark.parametrize("block", [1, 2, 3])
 def test_running_sums_of_tiles_are_the_softmax_of_what_was_read(opened, block):
     browser = opened("tiles")
-    scores, values = (
-        torch.tensor(browser.page.evaluate(f"lessons.tiles.EXAMPLE.{name}")).double()
-        for name in ("powers", "values")
-    )
-    scores = scores.log()
-    steps = browser.page.evaluate(f"lessons.tiles.online({scores.tolist()}, {values.tolist()}, {block})")
+    assert said(browser) == "Tile 1 of 2: the sums begin; o/l is 5.33."  # as in the chapter's drawing
+    names = "powers", "values"
+    powers, values = (browser.page.evaluate(f"lessons.tiles.EXAMPLE.{name}") for name in names)
+    scores, v = torch.tensor(powers).double().log(), torch.tensor(values).double()
+    steps = browser.page.evaluate(f"lessons.tiles.online({scores.tolist()}, {values}, {block})")
     assert [step["seen"] for step in steps] == [*range(0, 7, block)]
     for step in steps[1:]:
         read = scores[: step["seen"]]
         assert step["m"] == pytest.approx(read.max().item())
         assert step["l"] == pytest.approx((read - read.max()).exp().sum().item())
-        assert step["o"] / step["l"] == pytest.approx((read.softmax(0) @ values[: len(read)]).item())
-    click(browser, {1: "1 key a tile", 6: "all"}.get(block, f"{block} keys"))
-    for _ in range(2, len(steps)):
+        assert step["o"] / step["l"] == pytest.approx((read.softmax(0) @ v[: len(read)]).item())
+    click(browser, "6 keys")
+    click(browser, f"{block} in a tile")
+    for _ in steps[2:]:
         click(browser, "Next tile")
-    whole = f"{(scores.softmax(0) @ values).item():.2f}"
+    whole = f"{(scores.softmax(0) @ v).item():.2f}"
     assert said(browser).endswith(f"o/l is {whole}. The softmax of all scores at once gives {whole}.")
 
 

@@ -34,7 +34,7 @@
     },
   };
   const [ALPHA, LONGEST, SHOWN] = [0.6, 24, 4]; // as in the chapter; SHOWN candidates a step
-  const [LEFT, STEP, WIDTH, TOP, ROW] = [1, 86, 48, 14, 35]; // where they are
+  const [LEFT, STEP, WIDTH, TOP, ROW] = [6, 84, 48, 14, 35]; // where they are
   const lp = (n) => ((5 + n) / 6) ** ALPHA;
 
   /* The steps of the package's `beam`: in each, the candidates in order (`goesOn`, or `score` where a sentence ends), the
@@ -67,14 +67,15 @@
     if (!best) return start;
     if (!isLast) return `${start} Best sentence so far: ${number(best.score)}; a beginning can still reach ${number(reach)}.`;
     const answer = best.words.slice(0, -1).join("");
-    const verdict = answer === right ? "which is right" : `but 800,048 is ${right}`;
-    return `Step ${n}: no beginning can beat ${number(best.score)} any more. The answer is ${answer}, ${verdict}.`;
+    const verdict = answer === right ? "right" : `not ${right}`;
+    return `Step ${n}: nothing can beat ${number(best.score)} any more. ${answer} is ${verdict}.`;
   }
 
   function make(figure, about) {
     const { right, next, k: first } = { ...EXAMPLE, ...about };
-    let [k, count] = [first, 2];
+    let k = first;
     let steps = search(next, k);
+    let count = steps.length;
     const svg = figure.panel(TOP + 9 * ROW - 12, "The search: a row for each step, the likeliest beginnings on the left");
     const drawn = add(svg, "g");
     const go = element("button", { type: "button" }, "Step");
@@ -87,7 +88,7 @@
     const beams = choices("Beams", { 1: "1 beam", 2: "2 beams", 3: "3 beams" }, String(k), (chosen) => {
       k = Number(chosen);
       steps = search(next, k);
-      count = 2;
+      count = 0;
       show();
     });
     figure.controls(beams, go, player("Play", "Pause", 900, forward));

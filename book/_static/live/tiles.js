@@ -3,9 +3,9 @@
 
 (function (lessons) {
   const { element, choices } = lessons.page;
-  const { begin, set, number, softmax, text, rect, matrix, player } = lessons.live;
+  const { add, begin, set, number, softmax, text, rect, matrix, player } = lessons.live;
   // The exponentials of the scores, so that everything can be done by hand, and the values.
-  const EXAMPLE = { powers: [1, 2, 5, 1, 10, 4], values: [8, 4, 16, 2, 6, 10], block: 2 };
+  const EXAMPLE = { powers: [1, 2, 5, 1, 10, 4], values: [8, 4, 16, 2, 6, 10], keys: 3, block: 2 };
   const [LEFT, CELL, BASE, HIGH] = [58, 46, 112, 74];
 
   /* (m, l, o) before the first tile and after each one (17.2), with the correction of the old sums. */
@@ -23,22 +23,22 @@
   }
 
   function make(figure, about) {
-    const given = { ...EXAMPLE, ...about };
-    const [scores, n] = [given.powers.map(Math.log), given.powers.length];
+    const { powers, values, ...first } = { ...EXAMPLE, ...about };
+    const all = powers.map(Math.log);
     const name = (power) => (power === 1 ? "0" : `ln ${Math.round(power)}`);
-    let [block, count] = [given.block, 1];
-    let steps = online(scores, given.values, block);
-    const svg = figure.panel(188, "Six keys: bars are the exponentials relative to the largest score so far");
+    let [{ keys, block }, count] = [first, 1];
+    let steps = online(all.slice(0, keys), values, block);
+    const svg = figure.panel(188, "Keys: bars are the exponentials relative to the largest score so far");
     text(svg, 0, 10, "e^(score − m) of the keys read so far", { role: "soft", small: true, align: "start" });
-    const bars = given.powers.map((power, i) => {
-      const x = LEFT + CELL * i;
-      const bar = rect(svg, x + 8, BASE, CELL - 16, 0, { fill: "weight" });
-      text(svg, x + CELL / 2, 132, name(power), { role: "key" });
-      return { bar, said: text(svg, x + CELL / 2, BASE, "", { small: true }) };
+    const columns = powers.map((power, i) => {
+      const [x, place] = [LEFT + CELL * i, add(svg, "g")];
+      const bar = rect(place, x + 8, BASE, CELL - 16, 0, { fill: "weight" });
+      text(place, x + CELL / 2, 132, name(power), { role: "key" });
+      matrix(place, x, 149, 1, 1, "value", { cell: [CELL, 22], digits: 0 }).show([[values[i]]]);
+      return { place, bar, said: text(place, x + CELL / 2, BASE, "", { small: true }) };
     });
     text(svg, 0, 132, "score", { role: "key", small: true, align: "start" });
     text(svg, 0, 160, "value", { role: "value", small: true, align: "start" });
-    matrix(svg, LEFT, 149, 1, n, "value", { cell: [CELL, 22], digits: 0 }).show([given.values]);
     const frame = rect(svg, LEFT, 146, CELL, 56, { role: "query", line: 2.2, radius: 4 });
     const sums = figure.panel(188, "The three running numbers");
     const lines = [18, 54, 92, 130, 168].map((y) => text(sums, 0, y, "", { align: "start" }));
@@ -49,35 +49,46 @@
       return count < steps.length - 1;
     };
     go.onclick = forward;
-    const sizes = choices("Tile", { 1: "1 key a tile", 2: "2 keys", 3: "3 keys", 6: "all" }, String(block), (chosen) => {
-      block = Number(chosen);
-      steps = online(scores, given.values, block);
-      count = Math.min(count, 1);
+    const again = () => {
+      steps = online(all.slice(0, keys), values, block);
+      count = 1;
       show();
-    });
-    figure.controls(sizes, go, player("Play", "Pause", 1200, forward));
-    figure.hint("Choose the size of a tile, and go on from tile to tile.");
+    };
+    figure.controls(
+      choices("Keys", { 3: "3 keys", 6: "6 keys" }, String(keys), (chosen) => {
+        keys = Number(chosen);
+        again();
+      }),
+      choices("Tile", { 1: "1 in a tile", 2: "2 in a tile", 3: "3 in a tile" }, String(block), (chosen) => {
+        block = Number(chosen);
+        again();
+      }),
+      go,
+      player("Play", "Pause", 1200, forward),
+    );
+    figure.hint("Choose how many keys there are, and how many are in a tile.");
 
     function show() {
       const [now, old] = [steps[count], steps[count - 1]];
-      bars.forEach(({ bar, said }, i) => {
-        const share = i < now.seen ? Math.exp(scores[i] - now.m) : 0;
-        set(bar, { y: BASE - HIGH * share, height: HIGH * share });
-        set(said, { y: BASE - HIGH * share - 4 });
-        said.textContent = share ? number(share) : "";
+      columns.forEach(({ place, bar, said }, i) => {
+        const height = i < now.seen ? HIGH * Math.exp(all[i] - now.m) : 0;
+        place.style.visibility = i < keys ? "" : "hidden";
+        set(bar, { y: BASE - height, height });
+        set(said, { y: BASE - height - 4 });
+        said.textContent = height ? number(height / HIGH) : "";
       });
-      const start = old ? old.seen : 0;
-      set(frame, { x: LEFT + CELL * start, width: CELL * Math.max(now.seen - start, 0), visibility: old ? "visible" : "hidden" });
+      frame.style.display = old ? "" : "none";
+      if (old) set(frame, { x: LEFT + CELL * old.seen, width: CELL * (now.seen - old.seen) });
       const factor = number(now.correction);
-      const told = old
-        ? [
-            `m = ${name(Math.exp(now.m))}`,
-            `old sums times e^(old m − m) = ${factor}`,
-            `l = ${number(old.l)} · ${factor} + ${number(now.added[0])} = ${number(now.l)}`,
-            `o = ${number(old.o)} · ${factor} + ${number(now.added[1])} = ${number(now.o)}`,
-            `o / l = ${number(now.o / now.l)}`,
-          ]
-        : ["no key has been read: l = 0, o = 0", "", "", "", ""];
+      const sum = (which, i) =>
+        `${which} = ${count > 1 ? `${number(old[which])} · ${factor} + ${number(now.added[i])} = ` : ""}${number(now[which])}`;
+      const told = [
+        old ? `m = ${name(Math.exp(now.m))}` : "l = 0, o = 0",
+        count > 1 ? `old sums times e^(old m − m) = ${factor}` : "",
+        old ? sum("l", 0) : "",
+        old ? sum("o", 1) : "",
+        old ? `o / l = ${number(now.o / now.l)}` : "",
+      ];
       lines.forEach((one, i) => (one.textContent = told[i]));
       go.textContent = count < steps.length - 1 ? "Next tile" : "Again";
       figure.say(sentence(now, old));
@@ -89,8 +100,8 @@
       const shrink = `the old sums shrink by ${number(now.correction)}, because the largest score is now ${name(Math.exp(now.m))}`;
       const change = count === 1 ? "the sums begin" : now.correction < 1 ? shrink : "no score is larger, so the old sums stay";
       const output = `o/l is ${number(now.o / now.l)}`;
-      if (now.seen < n) return `${start}${change}; ${output}.`;
-      const whole = softmax(scores).reduce((sum, weight, i) => sum + weight * given.values[i], 0);
+      if (now.seen < keys) return `${start}${change}; ${output}.`;
+      const whole = softmax(all.slice(0, keys)).reduce((sum, weight, i) => sum + weight * values[i], 0);
       return `${start}${change}; ${output}. The softmax of all scores at once gives ${number(whole)}.`;
     }
     show();
