@@ -22,7 +22,19 @@ from transformer_lessons.norms import LayerNorm
 from transformer_lessons.trainer import checkpoints
 from transformer_lessons.variants import RMSNorm
 
-FIGURES = ("attention", "beam", "clocks", "hand", "heads", "masks", "merges", "norm", "sampling", "tiles")
+FIGURES = (
+    "attention",
+    "beam",
+    "clocks",
+    "hand",
+    "heads",
+    "masks",
+    "memory",
+    "merges",
+    "norm",
+    "sampling",
+    "tiles",
+)
 IDS = torch.tensor([[1, 34, 33, 23, 0]])  # BOS ein und zwanzig PAD
 KEYS = [[3, 0], [1, 3], [-3, 2], [-3, -2], [1, -3]]
 SOLVED = {
@@ -314,6 +326,43 @@ def test_running_sums_of_tiles_are_the_softmax_of_what_was_read(opened, block):
         click(browser, "Next tile")
     whole = f"{(scores.softmax(0) @ v).item():.2f}"
     assert said(browser).endswith(f"o/l is {whole}. The softmax of all scores at once gives {whole}.")
+
+
+@pytest.mark.parametrize(
+    ("rule", "alpha", "delta"), [("Sum", 1, 0), ("Decay, α = ½", 0.5, 0), ("Delta rule", 1, 1)]
+)
+def test_a_table_answers_as_its_rule_says(opened, rule, alpha, delta):
+    browser, table = opened("memory"), torch.zeros(2, 2)
+    click(browser, rule)
+    keys, values = (
+        [torch.tensor([[0.6, 0.8]])],
+        {"A": torch.tensor([[1.0, 0]]), "B": torch.tensor([[0.0, 1]])},
+    )
+
+    def check() -> None:
+        x, y, *answer = numbers(said(browser).split(". ", 1)[1])
+        assert [x, y] == pytest.approx(keys[-1][0].tolist(), abs=0.006)
+        assert answer == pytest.approx((keys[-1] @ table)[0].tolist(), abs=0.006)
+
+    def write(value: str) -> None:
+        nonlocal table
+        table = alpha * table
+        table = table + keys[-1].mT @ (values[value] - delta * keys[-1] @ table)
+
+    for value in "AB":
+        write(value)
+    check()
+    for times in (3, 12):
+        for _ in range(times):
+            press(browser, "ArrowUp", SLIDER)
+        angle = math.radians(float(each(browser, SLIDER, "one.getAttribute('aria-valuenow')")[0]))
+        keys.append(torch.tensor([[math.cos(angle), math.sin(angle)]]))
+        check()
+        click(browser, "Write A")
+        write("A")
+        check()
+    click(browser, "Empty")
+    assert said(browser).startswith(f"{rule}; written: nothing.")
 
 
 def test_puzzles_can_be_solved_with_keys_and_pointer(opened):
