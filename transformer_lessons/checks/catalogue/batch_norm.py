@@ -17,8 +17,8 @@ ROLES = {
     "running_var": "var variance",
 }
 ROWS = ([[0.0], [4.0]], [[1.0], [3.0], [3.0], [9.0]], [[-2.0], [0.0], [5.0]], [[0.0], [0.0], [0.1]])
-SENTENCES = ([[[0.0], [2.0]], [[4.0], [6.0]]], [[[0.0], [4.0]], [[1.0], [3.0]]])
 PAIRS = ([[0.0, 4.0], [2.0, 0.0]], [[0.0, 4.0], [2.0, 0.0], [7.0, 2.0]])
+SENTENCES = ([[[0.0], [2.0]], [[4.0], [6.0]]], [[[0.0], [4.0]], [[1.0], [3.0]]], [PAIRS[0], PAIRS[0]])
 
 
 def trained(draw: Draw, width: int) -> dict[str, Tensor]:
@@ -94,12 +94,12 @@ def small(**more: Any) -> Iterator[Call]:
 
 
 def small_running() -> Iterator[Call]:
-    """The running statistics after one batch, then with another momentum, after two, and of two features."""
+    """The running statistics after one batch, with another momentum, and after two; last, of other shapes."""
     batches = [torch.tensor(rows) for rows in ROWS[:3]]
     yield from (track((x,), state=None) for x in batches)
     yield from (track((x,), state=None, options={"momentum": 0.5}) for x in batches)
     yield track((batches[0],), (batches[1],), state=None)
-    yield from (track((torch.tensor(rows),), state=None) for rows in PAIRS)
+    yield from (track((torch.tensor(rows),), state=None) for rows in (*PAIRS, *SENTENCES))
 
 
 def small_evaluation() -> Iterator[Call]:

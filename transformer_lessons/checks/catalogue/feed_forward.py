@@ -91,11 +91,11 @@ def rows(output: Tensor) -> dict[str, Any]:
 
 
 def small_dropout() -> Iterator[Call]:
-    """Both outputs add up two hidden units; in 400 rows, every possible row occurs almost surely."""
-    state = weights(torch.ones(2, 2), torch.ones(2, 2))
+    """Both outputs add up three hidden units; in 2000 rows, every possible row occurs almost surely."""
+    state = weights(torch.ones(3, 2), torch.ones(2, 3))
     for p, training in ((0.5, True), (0.2, True), (0.5, False)):
-        options = {"dropout": p}
-        yield call(torch.ones(400, 2), state, setting=SET_ONES, options=options, training=training, view=rows)
+        own = {"dropout": p}
+        yield call(torch.ones(2000, 2), state, setting=SET_ONES, options=own, training=training, view=rows)
 
 
 TASK = Task(

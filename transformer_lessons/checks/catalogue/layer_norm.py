@@ -34,7 +34,7 @@ def variance(draw: Draw) -> list[Call]:
 def new_weights(width: int) -> Call:
     """Whether a new layer holds ones and zeros, under any names and whatever else it holds."""
     count = lambda state, n: min(sum(int((t == n).sum()) for t in state.values()), width)  # noqa: E731
-    view = lambda state: {"how many ones": count(state, 1), "how many zeros": count(state, 0)}  # noqa: E731
+    view = lambda s: {"how many ones (γ)": count(s, 1), "how many zeros (β)": count(s, 0)}  # noqa: E731
     return Call((), init=(width,), method="state", view=view)
 
 

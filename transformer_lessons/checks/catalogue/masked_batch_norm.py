@@ -45,6 +45,7 @@ class MaskedBatchNorm(nn.Module):
 
 ONE = [[[0.0], [4.0], [6.0]]], [[True, True, False]]
 TWO = [[[0.0], [9.0], [2.0]], [[9.0], [4.0], [9.0]]], [[True, False, True], [False, True, False]]
+PLAIN = {}, {"options": {"eps": 1.0}}, {"training": False}, AFFINE
 PAIRS = [[[0.0, 1.0], [4.0, 3.0], [9.0, 9.0]]]
 
 
@@ -135,7 +136,7 @@ TASK = Task(
     roles=ROLES,
     probes={
         "statistics": (statistics, [*small(), call(torch.tensor(PAIRS), torch.tensor(ONE[1]))]),
-        "plain": (plain, small({}, {"options": {"eps": 1.0}}, {"training": False}, AFFINE, filled=True)),
+        "plain": (plain, [*small(*PLAIN, filled=True), *small(PLAIN[2], filled=True, after=True)]),
         "zeros": (zeros, small({}, AFFINE | {"training": False})),
         "running": (running, small({}, {"options": {"momentum": 0.5}}, after=True)),
         "unknown": (unknown, small({}, {"training": False}, holes=True)),

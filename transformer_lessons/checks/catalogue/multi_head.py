@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
-from transformer_lessons.checks.definitions import Call, Draw, Task
+from transformer_lessons.checks.definitions import Call, Draw, Remark, Task
 
 NAMES = ("W_q", "W_k", "W_v", "W_o")
 # For messages: the rows of all matrices, four of them or three in a stack, and the line that sets them.
@@ -128,4 +128,5 @@ TASK = Task(
         "mask": (mask, [c for n, m in ((1, LOW), (2, [[LOW, LOW[::-1]]])) for c in small(n, mask=m)]),
         "gradients": (gradients, small(1)),
     },
+    remarks=(Remark("leave out dropout, which is not asked for.", replace(next(small(2)), training=True)),),
 )

@@ -19,11 +19,11 @@ def turned(draw: Draw) -> list[Call]:
 
 
 def blocks(draw: Draw) -> list[Call]:
-    """Several heads; once as many as queries, once as features of each, and once as sentences."""
+    """Several heads; once as many as queries, features of each, or sentences. The view takes off a bias."""
     found = []
     for b, h, q, d in ((2, 3, 4, 5), (1, 4, 4, 2), (3, 2, 5, 2), (2, 2, 3, 1)):
         matrix = draw.normal(h * d, h * d)
-        found.append(Call((draw.normal(b, h, q, d), matrix + matrix.T)))
+        found.append(Call((draw.normal(b, h, q, d), matrix + matrix.T), view=lambda y: y - y[:, :, :1]))
     return found
 
 
