@@ -78,8 +78,14 @@ def tokens(draw: Draw) -> list[Call]:
 def groups(draw: Draw) -> list[Call]:
     """Three groups of one, two or three tokens each; last, a module that comes with old gradients."""
     calls = [train(draw, ones(draw, size * 3), size) for size in (1, 2, 3)]
-    module, *others = calls[0].args
-    return [*calls, replace(calls[0], args=(Given("used", [module]), *others))]
+    return [*calls, used(calls[0])]
+
+
+def used(call: Call) -> Call:
+    """The same call of a module that comes with old gradients, all ones."""
+    module, *others = call.args
+    text = f"{module.expression}.apply(lambda m: m.weight.sum().backward())"
+    return replace(call, args=(Given("used", [module], text), *others))
 
 
 def rest(draw: Draw) -> list[Call]:
@@ -94,10 +100,11 @@ def rest(draw: Draw) -> list[Call]:
 
 
 def returned(draw: Draw) -> list[Call]:
-    """The losses of equal and unequal batches; at rate 0, the steps leave the model as it is."""
+    """The losses of equal and unequal batches, at rate 0; last, whether a rest has a loss if it has a step."""
     uneven = [batch(draw, 3, 3), batch(draw, 1), batch(draw, 2, 2, 2), batch(draw, 4, 4)]
     given = (ones(draw, 2), 2), (uneven[:3], 3), (uneven, 2)
-    return [train(draw, batches, size, losses, rate=0.0) for batches, size in given]
+    calls = [train(draw, batches, size, losses, rate=0.0) for batches, size in given]
+    return [*calls, *small((2, ONE), view=lambda value: len(value[0]) == bool(value[1]["weight"].any()))]
 
 
 def table(numbers: str) -> Given:
@@ -124,8 +131,8 @@ TASK = Task(
         "step": (lambda draw: [train(draw, ones(draw, 1), 1) for _ in range(2)], small((1, ONE))),
         "padding": (padding, small((1, ([0, 1], [1, 2])), pad=2)),
         "tokens": (tokens, small((2, TWO, OTHER), (1, TWO))),
-        "groups": (groups, small((1, ONE, OTHER), (2, ONE, OTHER), (2, ONE, ONE, OTHER))),
+        "groups": (groups, [*small((1, ONE, OTHER), (2, ONE, ONE, OTHER)), *map(used, small((1, ONE)))]),
         "rest": (rest, small((2, ONE), (2, ONE, ONE, OTHER))),
-        "losses": (returned, small((1, ONE, OTHER), (2, TWO, ([1], [1])), numbers="eye", view=losses)),
+        "losses": (returned, small((2, ONE, ONE, OTHER), (2, TWO, ([1], [1])), numbers="eye", view=losses)),
     },
 )

@@ -84,9 +84,8 @@ def small(new: int = 1, earlier: int = 1, mask: list | None = None) -> Iterator[
         shape = 1, heads, earlier, 3 // heads
         past = [torch.tensor([row] * earlier).reshape(shape) for row in ([3.0, 0.0, 0.0], [0.0, 5.0, 0.0])]
         shape = 1, heads, 2, 3 // heads
-        memory = [
-            torch.tensor(two).reshape(shape) for two in ([[0.0, 3, 0], [0, 0, 1]], [[0.0, 2, 0], [0, 0, 4]])
-        ]
+        rows = [[0.0, 3, 0], [0, 0, 1]], [[0.0, 2, 0], [0, 0, 4]]
+        memory = [torch.tensor(two).reshape(shape) for two in rows]
         past = past if earlier else past[:1] * 2  # reused, to keep messages to six lines
         memory = memory if not earlier and mask is None else memory[:1] * 2
         masks = () if mask is None else (torch.tensor(mask),)

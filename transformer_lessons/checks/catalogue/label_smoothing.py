@@ -13,9 +13,9 @@ from transformer_lessons.losses import label_smoothed_loss
 
 
 def plain(value: list) -> list:
-    """The loss, and as a float the number of tokens, which may be a number or a tensor of any dtype."""
+    """The loss, and as a float64 tensor the number of tokens, which may be of any type."""
     loss, tokens = value
-    return [loss, float(tokens)]
+    return [loss, torch.as_tensor(tokens).double()]
 
 
 def size(value: list) -> Tensor:
@@ -95,9 +95,9 @@ def small(
     for right, row in itertools.product(ids, itertools.product(sizes, repeat=classes)):
         target = torch.tensor(right)
         logits = torch.tensor(row).expand(*target.shape, classes).contiguous()
-        yield call(logits, target, pad, smoothing, None)
+        yield call(logits, target, pad, smoothing)
         if smoothing:
-            yield call(logits, target, pad, None, None)
+            yield call(logits, target, pad, None)
 
 
 TASK = Task(

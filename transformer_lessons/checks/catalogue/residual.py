@@ -51,10 +51,8 @@ def call(draw: Draw, **options) -> Call:
 
 def training(draw: Draw, number: float, *, norm_first: bool, is_training: bool = True) -> Call:
     """A call with dropout 0.25 and a sub-layer that returns this number, by default in training."""
-    args, given = (
-        (30 * draw.normal(8, 5), constant(5, number)),
-        config(5, norm_first=norm_first, dropout=0.25),
-    )
+    args = 30 * draw.normal(8, 5), constant(5, number)
+    given = config(5, norm_first=norm_first, dropout=0.25)
     return Call(args, init=(given,), training=is_training, view=added(args[0]) if number else None)
 
 
@@ -79,9 +77,8 @@ def dropout(draw: Draw) -> list[Call]:
     calls = [training(draw, 0.0, norm_first=first) for first in (False, True)]
     calls += [training(draw, 1.0, norm_first=True, is_training=mode) for mode in (True, False)]
     x, _ = calls[2].args
-    mean = replace(
-        calls[2], args=(x, linear([torch.ones(5, 5) / 5, torch.zeros(5)])), state=norm("norm", 0.0)
-    )
+    averages = linear([torch.ones(5, 5) / 5, torch.zeros(5)])
+    mean = replace(calls[2], args=(x, averages), state=norm("norm", 0.0))
     # One call's second norm returns ones for any input; the other's turns ones without holes into zeros.
     ones = replace(calls[2], state=norm("norm", 1.0) | norm("norm_after", 0.0))
     even = replace(uneven(8, 5), state=norm("norm", 0.0) | norm("norm_after", 1.0))
