@@ -145,8 +145,7 @@ OWN = [[[[True, True], [True, True]]], [[[True, True], [False, True]]]]
 
 def zeroed(plain: Call, *sublayers: str) -> Call:
     """The same call with these sub-layers returning zeros."""
-    state = {name: x * (not name.startswith(sublayers)) for name, x in plain.state.items()}
-    return replace(plain, state=state)
+    return replace(plain, state={n: x * (not n.startswith(sublayers)) for n, x in plain.state.items()})
 
 
 def masked(draw: Draw) -> list[Call]:
