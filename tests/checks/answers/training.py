@@ -223,7 +223,7 @@ WRONG = {
     ],
     "warmup": [
         (width_of_the_fall_only, {"width"}, set()),
-        (stays_at_the_peak, {"fall"}, set()),
+        (stays_at_the_peak, {"fall"}, {"constant_after"}),
         (one_step_longer, {"rise"}, set()),
     ],
     "label_smoothing": [

@@ -88,13 +88,11 @@ def gradients(draw: Draw) -> list[Call]:
     return [call(draw.normal(*t.shape, 5), t, 2, e) for t, e in ((ids, 0.1), (ids, 0.0), (ids[1], 0.1))]
 
 
-def small(
-    *ids: list, smoothing: float = 0.0, pad: int = 0, sizes: tuple = (0.0, 2.0), classes: int = 3
-) -> Iterator[Call]:
-    """Logits in every combination of `sizes`, the same for each token; with smoothing, also its default."""
-    for right, row in itertools.product(ids, itertools.product(sizes, repeat=classes)):
+def small(*ids: list, smoothing: float = 0.0, pad: int = 0, sizes: tuple = (0.0, 2.0)) -> Iterator[Call]:
+    """Logits of three classes in all combinations of `sizes`; with smoothing, also those of its default."""
+    for right, row in itertools.product(ids, itertools.product(sizes, repeat=3)):
         target = torch.tensor(right)
-        logits = torch.tensor(row).expand(*target.shape, classes).contiguous()
+        logits = torch.tensor(row).expand(*target.shape, 3).contiguous()
         yield call(logits, target, pad, smoothing)
         if smoothing:
             yield call(logits, target, pad, None)

@@ -212,9 +212,9 @@ def causal(draw: Draw) -> list[Call]:
 
 
 def small_causal(memory: Tensor | None, **given) -> list[Call]:
-    """Calls without a mask, and with masks that hide something or nothing."""
-    cases = [*small(memory, **given), *small(memory, None, masks=(OWN, FIRST, ALL), **given)]
-    return [case for case in cases if case.args[0].size(1) > 1][::-1]
+    """Calls without a mask, and with masks that hide something or, first, nothing."""
+    masked = (case for masks in ((OWN, FIRST), (ALL,)) for case in small(memory, None, masks=masks, **given))
+    return [case for case in [*small(memory, **given), *masked] if case.args[0].size(1) > 1][::-1]
 
 
 def sees_all(draw: Draw) -> Call:
