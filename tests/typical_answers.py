@@ -320,7 +320,7 @@ class MaskedBatchNorm(nn.BatchNorm1d):
         "ps06-2-add-and-norm-check",
         "dropout after the norm",
         ADD_AND_NORM.replace("norm(x + self.dropout(sublayer(x)))", "dropout(self.norm(x + sublayer(x)))"),
-        "you apply dropout to the sum, or to its norm",
+        "you apply dropout to x, to the sum, or to its norm",
     ),
     (
         "ps06-2-add-and-norm-check",
