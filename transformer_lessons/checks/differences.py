@@ -33,7 +33,7 @@ def difference(results: tuple[str, ...], call: Call, seen: Outcome, right: Outco
         return Difference(0, (seen.message,))
     if seen.error or right.error:
         first = right.value[0] if len(results) > 1 and isinstance(right.value, list) else right.value
-        wanted = f"{results[0]} should be ".lstrip() + cut(shortened(first, 2))
+        wanted = f"{results[0]} should be ".lstrip() + cut(shortened(first, 3))
         wanted = f"{right.error} should be raised" if right.error else wanted
         return Difference(0, (wanted, describe_error(seen) if seen.error else "nothing is raised"))
     if isinstance(seen.value, dict) and seen.value.get("gradients") is False:
@@ -96,7 +96,7 @@ def _forms(seen: Any, right: Any) -> tuple[str, str] | None:
         floating = seen.is_floating_point() and right.is_floating_point()
         return None if seen.dtype == right.dtype or floating else (str(right.dtype), str(seen.dtype))
     if isinstance(seen, Tensor | dict) or isinstance(right, Tensor) or seen is None:
-        return cut(shortened(right, 2)), describe(seen)
+        return cut(shortened(right, 3)), describe(seen)
     return None
 
 
