@@ -110,6 +110,7 @@ IMPLEMENTATIONS = {
 }
 EXTRA_CHANGES = {
     "weights_unmasked": ("return weights @ value, weights", "return weights @ value, scores.softmax(dim=-1)"),
+    "weights_nan": ("@ value, weights", "@ value, weights / weights.sum(dim=-1, keepdim=True)"),
     "overflowing": (
         "scores.softmax(dim=-1)",
         "scores.exp() / scores.exp().sum(dim=-1, keepdim=True)",

@@ -8,11 +8,11 @@ from transformer_lessons.checks.learner.adapter import is_opaque
 RIGHT = ("reference", "fused", "additive")
 # The implementations that the test must find wrong, by requirement; most have a known mistake.
 WRONG = {
-    "formula": ("no_scale", "scaled_by_d_k", "softmax_over_queries", "keys_averaged"),
+    "formula": ("no_scale", "scaled_by_another_axis", "softmax_over_queries", "keys_averaged"),
     "mask": ("mask_ignored", "mask_inverted", "masked_after_softmax"),
     "weights": ("scores_returned", "weights_unmasked"),
     "gradients": ("returned_weights_detached", "no_gradient"),
-    "numbers": ("overflowing", "empty_rows_nan"),
+    "numbers": ("overflowing", "empty_rows_nan", "weights_nan"),
     "crashes": ("output_only", "crashing"),
 }
 

@@ -83,7 +83,10 @@ TASK = Task(
         "values": (values, [*small([1, 2], 4, 2, 1, 3), *small([1, 3], 2, 1, 3)]),
         "padding": (padding, [*small([1, 0], 4), *small([0, 2], 4, pad_id=2), *small([2, 2], 4, pad_id=2)]),
         "any_size": (any_size, [*small([1, 2], 2, far=900.0), *small([1, 2], 2, far=-900.0)]),
-        "gradients": (lambda draw: [call(draw, 5, 13, 4), call(draw, 7, 11, 12, 3)], small([1, 2], 2)),
+        "gradients": (
+            lambda draw: [call(draw, 5, 13, 4), call(draw, 7, 11, 12, 3), *small([1, 0], 2)],
+            [*small([1, 2], 2), *small([1, 0], 2)],
+        ),
         "saved": (SAVED, SAVED),
         "peak": (PEAK, PEAK),
     },

@@ -71,12 +71,8 @@ BATCH = [
     call(SHORT, LONG, rows=(1, 0, 0)),
     call(SHORT, ENDLESS, rows=(1, 0)),
 ]
-LENGTHS = [
-    call(ENDLESS, max_length=3),
-    call(LONG, max_length=1),
-    call(SHORT, max_length=8),
-    call(ENDLESS, max_length=8),
-]
+LENGTHS = [call(ENDLESS, max_length=3), call(LONG, max_length=1)]
+LENGTHS += [call(SHORT, max_length=8), call(ENDLESS, max_length=8)]
 IDS = [call(*RENAMED, rows=(0, 1), **OTHER), call(RENAMED[0], **OTHER)]
 MODES = [call_in_mode(training) for training in (True, False)]
 
@@ -86,7 +82,7 @@ TASK = Task(
     probes={
         "values": (VALUES, VALUES),
         "batch": (BATCH, [call(*TINY, rows=(0, 1)), *BATCH]),
-        "stopping": (LENGTHS, LENGTHS),
+        "stopping": (LENGTHS, [*LENGTHS, call(*TINY, rows=(0, 1))]),
         "ids": (IDS, IDS),
         "evaluation": (MODES, MODES),
     },
