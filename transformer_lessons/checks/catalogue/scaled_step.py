@@ -104,7 +104,7 @@ def small(
     scale: float = 2.0,
     clean: int = 1,
     rate: float = 1.0,
-    most: float = 1000.0,
+    most: float = 10.0,
     growth: int = 5,
 ) -> Call:
     """A call with two tensors of gradients, and with weights of 10 and of 20."""
@@ -128,7 +128,7 @@ TASK = Task(
         ),
         "precision": (
             precision,
-            [small([0.5], [1.0], 2.0**24, rate=2.0**24), small([3e4], [4e4], 1.0, most=10.0)],
+            [small([0.5], [1.0], 2.0**24, rate=2.0**24), small([3e4], [4e4], 1.0)],
         ),
         "overflow": (overflow, OVERFLOWN),
         "growth": (growth, [small([2.0], [2.0], clean=2, growth=3), small([2.0], [2.0], growth=3)]),
