@@ -70,7 +70,7 @@ LARGEST = [
     memory_call(11, 67, 11, 2, largest=67 * 2 * 4),
     memory_call(3, 129, 29, 1, largest=129 * 4 * 4 // 3),
     memory_call(11, 67, 34, 2, largest=11 * 34 * 4),
-    memory_call(16, 66, 2, 1, 1, 1, largest=16 * 8 * 4),
+    memory_call(12, 66, 2, 1, 1, 1, largest=12 * 10 * 4),
     memory_call(97, 97, 11, 2, 1, largest=33 * 97 * 4),
 ]
 SQUARE = 97 * 97 * 4
