@@ -96,7 +96,7 @@ TASK = Task(
     probes={
         "values": (values, [*small(3, 1, 2), *small(3, d_k=4)]),
         "any_size": (large, small(2, 1, far=900.0)),
-        "gradients": (lambda draw: [call(draw, 7, 11, 4, *lead) for lead in ((2, 3), (), (2,))], small(2, d_k=4)),
+        "gradients": (lambda draw: [call(draw, 7, 11, 4, *n) for n in ((2, 3), (), (2,))], small(2, d_k=4)),
         "largest": (LARGEST, LARGEST),
         "saved": (SAVED, SAVED),
         "peak": (PEAK, PEAK),
