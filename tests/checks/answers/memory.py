@@ -74,7 +74,7 @@ def two_passes(query, key, value, block):
         total = sum((scores(s) - m).exp().sum(-1, keepdim=True) for s in starts)
         return sum(((scores(s) - m).exp() / total) @ value[..., s : s + block, :] for s in starts)
 
-    done = [checkpoint(some, part, key, value, use_reentrant=False) for part in query.split(5, -2)]
+    done = [checkpoint(some, part, key, value, use_reentrant=True) for part in query.split(5, -2)]
     return torch.cat(done, -2)
 
 

@@ -172,19 +172,20 @@ def _gradients(result: Any, cotangents: list | None, roots: dict) -> dict[Any, T
     """Gradients of the sum of results times cotangents, or times cosines where none has the right shape."""
     outputs = leaves(result).values()
     cotangents = [None] * len(outputs) if cotangents is None else cotangents
-    terms = [
-        (tensor * _fitting(cotangent, tensor)).sum()
-        for tensor, cotangent in zip(outputs, cotangents, strict=False)
-        if tensor.requires_grad
-    ]
+    pairs = zip(outputs, cotangents, strict=False)
+    terms = [(tensor * _fitting(one, tensor)).sum() for tensor, one in pairs if tensor.requires_grad]
     trainable = {name: root for name, root in roots.items() if root.requires_grad}
     if not terms or not trainable:
         return dict.fromkeys(roots)
-    # Of a single number: given the cotangents instead, torch imports sympy, which takes seconds.
-    found = torch.autograd.grad(sum(terms), list(trainable.values()), allow_unused=True)
+    for root in trainable.values():
+        root.grad = None
+    # Of a single number: given the cotangents instead, torch imports sympy, which takes seconds. Not by
+    # torch.autograd.grad, which refuses checkpoints with use_reentrant=True.
+    sum(terms).backward()
+    found = {name: root.grad for name, root in trainable.items()}
     # An embedding's gradient may be sparse on request, which is as good.
-    dense = (one if one is None or one.layout is torch.strided else one.to_dense() for one in found)
-    return {**dict.fromkeys(roots), **dict(zip(trainable, dense, strict=True))}
+    dense = {n: g if g is None or g.layout is torch.strided else g.to_dense() for n, g in found.items()}
+    return dict.fromkeys(roots) | dense
 
 
 def _fitting(cotangent: Tensor | None, tensor: Tensor) -> Tensor:
