@@ -17,6 +17,7 @@ from transformer_lessons.data import number_words
 from transformer_lessons.data.byte_pair import BytePairEncoding
 from transformer_lessons.decoding import beam, likeliest, lp
 from transformer_lessons.encodings import SinusoidalEncoding
+from transformer_lessons.feed_forward import FeedForward
 from transformer_lessons.masks import causal_mask, combine, padding_mask
 from transformer_lessons.norms import LayerNorm
 from transformer_lessons.trainer import checkpoints
@@ -34,6 +35,7 @@ FIGURES = (
     "norm",
     "sampling",
     "tiles",
+    "units",
 )
 IDS = torch.tensor([[1, 34, 33, 23, 0]])  # BOS ein und zwanzig PAD
 KEYS = [[3, 0], [1, 3], [-3, 2], [-3, -2], [1, -3]]
@@ -363,6 +365,36 @@ def test_a_table_answers_as_its_rule_says(opened, rule, alpha, delta):
         check()
     click(browser, "Empty")
     assert said(browser).startswith(f"{rule}; written: nothing.")
+
+
+SETTINGS = {  # how often each number is pressed, from w = 1, −1, b = 0, 0, v = 1, 1, c = 0
+    "0, 1, 0": (0, 0, 0, 0, -2, -2, 1),
+    "0, 0, 1": (0, 0, 0, 0, 2, 1, -1),
+    "−1, 0, 1": (0, 0, 0, 0, 0, -1, 0),
+}
+
+
+def test_two_units_are_the_packages_layer_and_meet_all_points(opened):
+    browser, layer = opened("units"), FeedForward(1, 2)
+    given = {"w": [2, -1], "b": [1, -2], "v": [-1, 2], "c": [1]}
+    values = given["w"], given["b"], given["v"], given["c"]
+    for parameter, value in zip(layer.parameters(), values, strict=True):
+        parameter.data = torch.tensor(value, dtype=torch.float32).view_as(parameter)
+    for x in (-2.0, -0.5, 0.0, 1.5):
+        found = browser.page.evaluate(f"lessons.units.computed({given}, {x}, true)")
+        assert found["y"] == pytest.approx(layer(torch.tensor([x])).item())
+    assert said(browser) == "Solved (wanted: 1, 0, 1). −1, 0, 1 turn into 1, 0, 1."
+    click(browser, "without")
+    assert said(browser) == "1 of 3 points are met (wanted: 1, 0, 1). −1, 0, 1 turn into 0, 0, 0."
+    click(browser, "with ReLU")
+    for goal, presses in SETTINGS.items():
+        click(browser, goal)
+        for i, times in enumerate(presses):
+            for _ in range(abs(times)):
+                browser.page.locator(".live-cell").nth(i).press("+" if times > 0 else "-")
+        assert said(browser).startswith(f"Solved (wanted: {goal}).")
+    browser.page.locator(".live-cell").nth(0).click()
+    assert said(browser).startswith("2 of 3 points")
 
 
 def test_puzzles_can_be_solved_with_keys_and_pointer(opened):
