@@ -18,6 +18,7 @@ from transformer_lessons.data.byte_pair import BytePairEncoding
 from transformer_lessons.decoding import beam, likeliest, lp
 from transformer_lessons.encodings import SinusoidalEncoding
 from transformer_lessons.feed_forward import FeedForward
+from transformer_lessons.losses import label_smoothed_loss
 from transformer_lessons.masks import causal_mask, combine, padding_mask
 from transformer_lessons.norms import LayerNorm
 from transformer_lessons.trainer import checkpoints
@@ -34,6 +35,7 @@ FIGURES = (
     "merges",
     "norm",
     "sampling",
+    "smoothing",
     "tiles",
     "units",
 )
@@ -365,6 +367,26 @@ def test_a_table_answers_as_its_rule_says(opened, rule, alpha, delta):
         check()
     click(browser, "Empty")
     assert said(browser).startswith(f"{rule}; written: nothing.")
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
+def test_a_smoothed_loss_and_its_gradient_are_the_packages(opened, smoothing):
+    browser, logits = opened("smoothing"), torch.tensor([[1.0, -2, 0.5, 3, 0]]).double().requires_grad_()
+    loss, _ = label_smoothed_loss(logits, torch.tensor([2]), pad_id=0, smoothing=smoothing)
+    loss.backward()
+    found = browser.page.evaluate(f"lessons.smoothing.judged({logits[0].tolist()}, 2, {smoothing})")
+    assert found["loss"] == pytest.approx(loss.item())
+    assert found["gradient"] == pytest.approx(logits.grad[0].tolist())
+    click(browser, f"ε = {smoothing:g}")
+    z = torch.tensor([[1, 1, 4, 1, 1]]).double().log().requires_grad_()
+    for n in range(3):
+        loss, _ = label_smoothed_loss(z, torch.tensor([2]), pad_id=0, smoothing=smoothing)
+        assert numbers(said(browser))[0] == pytest.approx(loss.item(), abs=0.006)
+        z = (z - torch.autograd.grad(loss, z)[0]).detach().requires_grad_()
+        click(browser, "One step" if n < 1 else "Learn")  # without motion: one step
+    press(browser, "Home", "[aria-label='what the model gives to token 2']")
+    press(browser, "ArrowRight", ":focus")
+    assert each(browser, ":focus", "one.getAttribute('aria-valuetext')") == ["0.520"]
 
 
 SETTINGS = {  # how often each number is pressed, from w = 1, −1, b = 0, 0, v = 1, 1, c = 0
