@@ -40,8 +40,9 @@ from transformer_lessons.tools.submission import is_ungraded
 
 ROOT = Path(__file__).parents[1]
 LIMITS = Limits(cell_seconds=2.0, seconds=40.0, memory=256 << 20)
-# Seconds for a cell or test, for its reply, and for a new process if none comes, on a busy machine.
-PATIENCE = 10.0
+# Seconds for a cell or test, for its reply, and for a new process if none comes, on a very busy machine; an
+# attack that stalls the grader would take all of LIMITS.seconds.
+PATIENCE = 30.0
 TESTS_MEMORY = 1200  # MiB that the tests' process may hold at once; Python and torch take about 370 of them
 MARK = "attack-mark"  # in the name of every file that an attack makes
 LINGERS = "98765.4321"  # an argument of every process that an attack tries to leave behind
