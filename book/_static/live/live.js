@@ -161,6 +161,34 @@
     return knob;
   }
 
+  /* A rail with a knob for a number, which stands at its end; `changed(value)` is called when the knob moves. Answers what
+   * puts the knob. about: { min, max, step, start, digits } */
+  function rail(figure, parent, y, name, { min, max, step, start, digits }, changed) {
+    const [left, length] = [84, 200];
+    text(parent, 0, y, name, { align: "start" });
+    line(parent, "rule", { width: 3 })([left, y], [left + length, y]);
+    const said = text(parent, 340, y, "", { align: "end", bold: true });
+    let now = start;
+    const go = (value) => {
+      const steps = Math.round((Math.min(max, Math.max(min, value)) - min) / step);
+      changed(Number((min + step * steps).toFixed(4)));
+    };
+    const knob = handle(figure, parent, {
+      name,
+      min,
+      max,
+      to: (x) => go(min + ((x - left) / length) * (max - min)),
+      by: (right, up) => go(now + step * (right + up)),
+      home: () => go(start),
+    });
+    circle(knob, 0, 0, 8, "query", { tint: 0.3 });
+    return (value) => {
+      now = value;
+      said.textContent = number(value, digits);
+      knob.put([left + (length * (value - min)) / (max - min), y], value, said.textContent);
+    };
+  }
+
   /* A button: `step()` again and again until it is pressed again, or answers false. Without motion, one step a press. */
   function player(name, pause, wait, step) {
     let timer = 0;
@@ -196,5 +224,5 @@
     lessons.page.begin(name, (place) => make(figureAt(place), JSON.parse(place.dataset.about ?? "{}")));
 
   const shapes = { add, set, text, write, rect, circle, pill, line, arrow, matrix, label };
-  lessons.live = { begin, number, colour, softmax, handle, player, ...shapes };
+  lessons.live = { begin, number, colour, softmax, handle, rail, player, ...shapes };
 })(globalThis.lessons);

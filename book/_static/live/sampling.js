@@ -2,7 +2,7 @@
 "use strict";
 
 (function (lessons) {
-  const { add, begin, set, number, softmax, text, rect, circle, pill, line, handle, player } = lessons.live;
+  const { add, begin, set, number, softmax, text, rect, pill, line, rail, player } = lessons.live;
   // Of the trained translator, writing 800,048, after "acht hundert".
   const EXAMPLE = {
     words: [
@@ -21,7 +21,7 @@
     top_p: { min: 0.05, max: 1, step: 0.05, start: 1, digits: 2 },
   };
   const [SHOWN, STEP, BAR, BASE, HIGH] = [6, 48, 34, 186, 150]; // columns and their places; HIGH is a chance of 1
-  const [RAIL, LENGTH, MOST, EACH] = [84, 200, 500, 5]; // where the knobs' rails are; how many are drawn, and at a time
+  const [MOST, EACH] = [500, 5]; // how many are drawn, and at a time
 
   /* The chances of all tokens behind the knobs, as the package's `sample` has them. */
   function chances(logits, { temperature, top_k, top_p }) {
@@ -72,33 +72,6 @@
     };
   }
 
-  /* A rail with a knob; answers what puts it. */
-  function rail(figure, svg, y, name, values, changed) {
-    const { min, max, step, start, digits } = KNOBS[name];
-    const title = name.replace("_", "-");
-    text(svg, 0, y, title, { align: "start" });
-    line(svg, "rule", { width: 3 })([RAIL, y], [RAIL + LENGTH, y]);
-    const said = text(svg, 340, y, "", { align: "end", bold: true });
-    const go = (value) => {
-      const steps = Math.round((Math.min(max, Math.max(min, value)) - min) / step);
-      values[name] = Number((min + step * steps).toFixed(2));
-      changed();
-    };
-    const knob = handle(figure, svg, {
-      name: title,
-      min,
-      max,
-      to: (x) => go(min + ((x - RAIL) / LENGTH) * (max - min)),
-      by: (right, up) => go(values[name] + step * (right + up)),
-      home: () => go(start),
-    });
-    circle(knob, 0, 0, 8, "query", { tint: 0.3 });
-    return () => {
-      said.textContent = number(values[name], digits);
-      knob.put([RAIL + (LENGTH * (values[name] - min)) / (max - min), y], values[name], said.textContent);
-    };
-  }
-
   function make(figure, about) {
     const { words, logits } = { ...EXAMPLE, ...about };
     const knobs = Object.fromEntries(Object.entries(KNOBS).map(([name, { start }]) => [name, start]));
@@ -117,7 +90,13 @@
       counts = words.map(() => 0);
       show();
     };
-    const put = Object.keys(KNOBS).map((name, i) => rail(figure, rails, 20 + 36 * i, name, knobs, changed));
+    const put = Object.entries(KNOBS).map(([name, knob], i) => {
+      const turn = (value) => {
+        knobs[name] = value;
+        changed();
+      };
+      return [name, rail(figure, rails, 20 + 36 * i, name.replace("_", "-"), knob, turn)];
+    });
     const total = () => counts.reduce((a, b) => a + b, 0);
     figure.controls(
       player("Draw", "Pause", 120, () => {
@@ -132,7 +111,7 @@
     function show() {
       const all = chances(logits, knobs);
       const [now, drawn] = [columns(all), total()];
-      put.forEach((one) => one());
+      put.forEach(([name, one]) => one(knobs[name]));
       shown(now, columns(counts.map((count) => count / (drawn || 1))), drawn);
       const left = all.filter((chance) => chance > 0).length;
       const list = names.map((name, j) => `${name} ${number(now[j])}`).filter((_, j) => now[j] > 0);
