@@ -36,6 +36,7 @@ FIGURES = (
     "norm",
     "sampling",
     "smoothing",
+    "speculation",
     "tiles",
     "units",
 )
@@ -387,6 +388,25 @@ def test_a_smoothed_loss_and_its_gradient_are_the_packages(opened, smoothing):
     press(browser, "Home", "[aria-label='what the model gives to token 2']")
     press(browser, "ArrowRight", ":focus")
     assert each(browser, ":focus", "one.getAttribute('aria-valuetext')") == ["0.520"]
+
+
+@pytest.mark.parametrize(("q", "p"), [(0.9, 0.5), (0.2, 0.75), (0.4, 0.4)])
+def test_speculation_writes_the_models_words(opened, q, p):
+    browser = opened("speculation")
+    for name, start, wanted in (("draft: q", 0.9, q), ("model: p", 0.5, p)):
+        for _ in range(round(abs(wanted - start) / 0.05)):
+            press(browser, "ArrowRight" if wanted > start else "ArrowLeft", f"[aria-label='{name}']")
+    kept = min(p, q) + min(1 - p, 1 - q)
+    expected = [q, p, kept, 1 - kept, p]  # between them stands “word 1”, twice
+    found = numbers(said(browser).replace("word 1", ""))
+    assert found == pytest.approx(expected, abs=0.006)
+    grid = "[...Array(100).keys()].map((n) => (n + 0.5) / 100)"
+    one = f"lessons.speculation.write([{q}, {1 - q}], [{p}, {1 - p}], a, b)"
+    written = browser.page.evaluate(f"{grid}.flatMap((a) => {grid}.map((b) => {one}))")
+    shares = [sum(one["word"] == 0 for one in written), sum(one["isKept"] for one in written)]
+    assert shares == pytest.approx([len(written) * p, len(written) * kept], rel=0.02)
+    click(browser, "Draw")
+    assert said(browser).endswith(" Drawn: 5.")
 
 
 SETTINGS = {  # how often each number is pressed, from w = 1, −1, b = 0, 0, v = 1, 1, c = 0
