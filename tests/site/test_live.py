@@ -28,6 +28,7 @@ FIGURES = (
     "attention",
     "beam",
     "clocks",
+    "formats",
     "hand",
     "heads",
     "masks",
@@ -407,6 +408,25 @@ def test_speculation_writes_the_models_words(opened, q, p):
     assert shares == pytest.approx([len(written) * p, len(written) * kept], rel=0.02)
     click(browser, "Draw")
     assert said(browser).endswith(" Drawn: 5.")
+
+
+def test_bits_and_stored_numbers_are_those_of_torch(opened):
+    browser = opened("formats")
+    given = [x * 2.0**e for x in (1 / 3, 0.1, 1.0, 1.001, math.pi, 1.8125) for e in range(-40, 30)]
+    call = f"lessons.formats.FORMATS.map((one) => {given}.map((x) => lessons.formats.stored(x, one)))"
+    found = browser.page.evaluate(call)
+    dtypes = torch.float32, torch.bfloat16, torch.float16, torch.float8_e4m3fn
+    for dtype, whole, ours in zip(
+        dtypes, (torch.int32, torch.int16, torch.int16, torch.uint8), found, strict=True
+    ):
+        x, size = torch.tensor(given).to(dtype), torch.finfo(dtype).bits
+        assert [one["value"] for one in ours] == x.float().tolist()
+        bits = [f"{n % 2**size:0{size}b}" for n in x.view(whole).tolist()]
+        assert [one["bits"] for one in ours] == bits
+    click(browser, "1")
+    for _ in range(16):
+        press(browser, "ArrowRight", SLIDER)
+    assert said(browser).endswith("float32 65536; bfloat16 65536; float16 ∞; float8, e4m3 448.")
 
 
 SETTINGS = {  # how often each number is pressed, from w = 1, −1, b = 0, 0, v = 1, 1, c = 0
