@@ -254,6 +254,10 @@ def test_the_knobs_leave_the_packages_chances(opened):
     assert said(browser).endswith(". Drawn: 5.")
     press(browser, "Home", "[aria-label=top-k]")  # what was drawn with other knobs is forgotten
     assert not re.search("Drawn", said(browser))
+    drag(browser, "[aria-label=temperature]", -37, 0)
+    (now,) = each(browser, "[aria-label=temperature]", "one.getAttribute('aria-valuenow')")
+    assert 0.1 < float(now) < 1.9
+    assert len(now) <= 3  # a multiple of 0.1
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
@@ -283,8 +287,8 @@ def test_the_search_is_the_packages(opened, k):
     is_right = answer == browser.page.evaluate("lessons.beam.EXAMPLE.right")
     assert is_right == (k > 1)
     verdict = "right" if is_right else "not achthunderttausendachtundvierzig"
-    end = f"nothing can beat {score:.2f} any more. {answer} is {verdict}."
-    assert said(browser).endswith(end.replace("-", "−"))
+    end = f"Step 8: nothing can beat {score:.2f} any more. {answer} is {verdict}."
+    assert said(browser) == end.replace("-", "−")
     click(browser, "Again")
     assert said(browser) == "Only BOS is there, with log p = 0."
 
