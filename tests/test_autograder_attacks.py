@@ -40,9 +40,8 @@ from transformer_lessons.tools.submission import is_ungraded
 
 ROOT = Path(__file__).parents[1]
 LIMITS = Limits(cell_seconds=2.0, seconds=40.0, memory=256 << 20)
-# Seconds for a cell or test, for its reply, and for a new process if none comes, on a very busy machine; an
-# attack that stalls the grader would take all of LIMITS.seconds.
-PATIENCE = 30.0
+# Seconds for a cell or test, for its reply, and for a new process if none comes, while each core has one process.
+PATIENCE = 10.0
 TESTS_MEMORY = 1200  # MiB that the tests' process may hold at once; Python and torch take about 370 of them
 MARK = "attack-mark"  # in the name of every file that an attack makes
 LINGERS = "98765.4321"  # an argument of every process that an attack tries to leave behind
@@ -279,7 +278,7 @@ def test_attack(name, bench):
     said = "".join(found.shown.values()) + found.told
     leaked += [word for word in hidden_lines() if json.dumps(word)[1:-1] in said]
     assert not leaked
-    assert found.slowest < PATIENCE
+    assert found.slowest < PATIENCE * max(1.0, os.getloadavg()[0] / os.cpu_count())
     assert found.memory < TESTS_MEMORY
     assert not found.left
 

@@ -225,16 +225,22 @@ def test_merges_are_those_of_byte_pair_encoding(opened):
     assert "en" in said(browser)
 
 
+MODEL, SOURCE, TARGET = checkpoints.load_model()
+NAMES = ["PAD", "BOS", "EOS", *TARGET.tokens[3:]]
+SRC = torch.tensor([SOURCE.encode(number_words.english_tokens(number_words.english(800_048)))])
+
+
+@torch.no_grad()
+def logits_after(words: list[str]) -> torch.Tensor:
+    """The trained translator's logits for 800,048 at BOS and after each of these words."""
+    return MODEL(SRC, torch.tensor([[1, *TARGET.encode(words)]]))[0]
+
+
 def test_the_knobs_leave_the_packages_chances(opened):
-    model, source, target = checkpoints.load_model()
-    words = source.encode(number_words.english_tokens(number_words.english(800_048)))
-    tgt = torch.tensor([[1, *target.encode(["acht", "hundert"])]])
-    with torch.no_grad():
-        logits = model(torch.tensor([words]), tgt)[0, -1]
     browser = opened("sampling")
     example = browser.page.evaluate("lessons.sampling.EXAMPLE")
-    assert example["logits"] == pytest.approx(logits.tolist(), abs=0.0051)
-    assert example["words"] == ["PAD", "BOS", "EOS", *target.tokens[3:]]
+    assert example["logits"] == pytest.approx(logits_after(["acht", "hundert"])[-1].tolist(), abs=0.0051)
+    assert example["words"] == NAMES
     knobs = {"temperature": 1.0, "top_k": 35, "top_p": 1.0}
     for name, key, times, value in (
         ("temperature", "ArrowLeft", 3, 0.7),
@@ -262,24 +268,15 @@ def test_the_knobs_leave_the_packages_chances(opened):
 
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_the_search_is_the_packages(opened, k):
-    model, source, target = checkpoints.load_model()
-    src = torch.tensor([source.encode(number_words.english_tokens(number_words.english(800_048)))])
     browser = opened("beam")
-    names, next_ = (
-        ["PAD", "BOS", "EOS", *target.tokens[3:]],
-        browser.page.evaluate("lessons.beam.EXAMPLE.next"),
-    )
-    for words, told in next_.items():
-        tgt = torch.tensor([[1, *target.encode(words.split())]])
-        with torch.no_grad():
-            log_p, places = model(src, tgt)[0, -1].log_softmax(-1).topk(6)
-        assert re.findall(r"[^\W\d]+", told) == [names[place] for place in places]
+    for words, told in browser.page.evaluate("lessons.beam.EXAMPLE.next").items():
+        log_p, places = logits_after(words.split())[-1].log_softmax(-1).topk(6)
+        assert re.findall(r"[^\W\d]+", told) == [NAMES[place] for place in places]
         assert numbers(told) == pytest.approx(log_p.tolist(), abs=0.0002)
-    ids = beam(model, src, beam_size=k, length_penalty=0.6, max_length=24)
-    answer = "".join(target.decode(ids[0].tolist()))
-    with torch.no_grad():
-        log_p = model(src, torch.tensor([[1, *ids[0, :-1].tolist()]]))[0].log_softmax(-1)
-    score = log_p.gather(1, ids[0][:, None]).sum().item() / lp(len(ids[0]), 0.6)
+    ids = beam(MODEL, SRC, beam_size=k, length_penalty=0.6, max_length=24)[0]
+    words = TARGET.decode(ids.tolist())
+    answer, log_p = "".join(words), logits_after(words).log_softmax(-1)
+    score = log_p.gather(1, ids[:, None]).sum().item() / lp(len(ids), 0.6)
     click(browser, f"{k} beam{'s' if k > 1 else ''}")
     for n in range(8):
         assert said(browser).startswith(f"Step {n}: " if n else "Only BOS is there, with log p = 0.")
@@ -330,6 +327,8 @@ def test_running_sums_of_tiles_are_the_softmax_of_what_was_read(opened, block):
         assert step["m"] == pytest.approx(read.max().item())
         assert step["l"] == pytest.approx((read - read.max()).exp().sum().item())
         assert step["o"] / step["l"] == pytest.approx((read.softmax(0) @ v[: len(read)]).item())
+    corrections = [step["correction"] for step in steps[2:]]
+    assert block != 2 or corrections == pytest.approx([2 / 5, 5 / 10])  # the chapter's answer: both shrink
     click(browser, "6 keys")
     click(browser, f"{block} in a tile")
     for _ in steps[2:]:
