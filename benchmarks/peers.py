@@ -39,6 +39,7 @@ from transformer_lessons.data.batches import Batches, TokenBatches
 from transformer_lessons.data.vocabulary import pad
 from transformer_lessons.export.huggingface import to_huggingface
 from transformer_lessons.fast import accelerate
+from transformer_lessons.fast.compiled import compile_decoding
 from transformer_lessons.fast.decoding import beam, greedy
 from transformer_lessons.fast.int8 import quantize
 from transformer_lessons.model import Transformer
@@ -116,6 +117,7 @@ def measure_decoding(config: TransformerConfig, rows: int, length: int, rounds: 
     if device != "cpu":
         ways["ours, not replayed"] = partial(decoding.greedy, own, src, max_length=length)
     else:
+        ways["ours, compiled"] = partial(greedy, compile_decoding(deepcopy(own)), src, max_length=length)
         ways["ours, int8"] = partial(greedy, quantize(deepcopy(own)), src, max_length=length)
         ways[ENGINE] = partial(by_ctranslate2(own), **by_engine)
         ways[f"{ENGINE}, int8"] = partial(by_ctranslate2(own, "int8"), **by_engine)
@@ -150,8 +152,12 @@ def sentences(beam_size: int, rounds: int) -> dict:
         assert sum(map(len, map(translate, batches))) == len(src)
         return len(src)
 
+    def ours(model: Transformer, batch: list[list[int]]) -> Tensor:
+        return search(model, pad(batch, source.pad_id), max_length=model.config.max_length)
+
     ways = {
-        OURS: lambda batch: search(model, pad(batch, source.pad_id), max_length=model.config.max_length),
+        OURS: partial(ours, model),
+        "ours, compiled": partial(ours, compile_decoding(deepcopy(model))),
         "Marian, cached": lambda batch: by_marian(
             theirs, pad(batch, source.pad_id), beam_size=beam_size, **penalty
         ),

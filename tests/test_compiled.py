@@ -1,10 +1,11 @@
 """A compiled model is one graph and a compiled training step few graphs, with the same numbers as uncompiled.
 
 Run as a script, this file prints what it finds: ``eager`` traces, which takes seconds; ``inductor`` compiles,
-which takes many minutes.
+which takes many minutes; ``decoding`` compiles two small decoding steps, or finds them in the cache.
 """
 
 import json
+import os
 import subprocess
 import sys
 from functools import partial
@@ -13,11 +14,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.models import talkative
+from tests.models import new_model, talkative
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import TokenBatches
 from transformer_lessons.fast import accelerate
+from transformer_lessons.fast.compiled import compile_decoding
+from transformer_lessons.fast.decoding import fastest_steps
+from transformer_lessons.fast.decoding_steps import Steps
 from transformer_lessons.fast.recompute import recompute
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import Trainer, TrainingConfig
@@ -64,7 +68,33 @@ def trained(backend: str, **settings) -> dict:
     return {"losses": losses, "graphs": graphs, "name": next(iter(model.state_dict()))}
 
 
+def decoding(sentences: int, copies: int, **changes) -> float:
+    """The largest difference between the logits of compiled and uncompiled steps, relative to the largest."""
+    torch.manual_seed(0)
+    sizes = {"max_length": 71, "num_encoder_layers": 1, "num_decoder_layers": 2}
+    model = compile_decoding(accelerate(new_model(torch.float32, **sizes, **changes)).eval())
+    src = torch.randint(3, 17, (sentences, 7))
+    src[-1, 4:] = 0
+    both, worst = (Steps(model, src, copies), fastest_steps(model, src, copies)), 0.0
+    tokens = torch.randint(3, 19, (sentences * copies, 71))
+    for step in range(71):  # beyond the initial capacity of a cache
+        if step == 5:
+            kept = torch.arange(sentences * copies).flip(0) // 2  # as in beam search
+            [one.keep(kept) for one in both]
+        if step == 11:
+            [one.keep_sentences(torch.arange(0, sentences, 2)) for one in both]
+        rows = both[0].copies * len(both[0].src_mask)
+        expected, ours = (one.next_logits(tokens[:rows, step : step + 1]) for one in both)
+        worst = max(worst, ((ours - expected).abs().max() / expected.abs().max()).item())
+    return worst
+
+
 def main(kind: str) -> None:
+    if kind == "decoding":
+        many = {"norm_first": True, "position": "learned", "activation": "gelu"}
+        with torch.no_grad():
+            print(json.dumps({"one": decoding(1, 1), "many": decoding(3, 2, **many)}))
+        return
     found = {name: deviation(name, BACKENDS[kind]) for name in CHANGES}
     found |= {"training": trained(kind), "training, recomputing": trained(kind, recompute=True)}
     print(json.dumps(found))
@@ -73,12 +103,18 @@ def main(kind: str) -> None:
 # --- The tests run this file in another process, as the shape checks in this one cannot be compiled
 
 
+def run(kind: str, **environment: str) -> tuple[dict, str]:
+    """What this file finds as a script, and what it writes to standard error."""
+    line, root = [sys.executable, "-m", "tests.test_compiled", kind], Path(__file__).parent.parent
+    environment = os.environ | environment
+    done = subprocess.run(line, cwd=root, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
 @pytest.fixture(scope="module", params=["eager", pytest.param("inductor", marks=pytest.mark.full)])
 def compiled(request) -> dict:
-    line, root = [sys.executable, "-m", "tests.test_compiled", request.param], Path(__file__).parent.parent
-    run = subprocess.run(line, cwd=root, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout)
+    return run(request.param)[0]
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -94,6 +130,14 @@ def test_a_compiled_step_is_the_same_step(compiled, name):
     assert other == pytest.approx(plain, rel=0, abs=1e-10)
     assert 1 <= found["graphs"] <= 8  # the layers of each kind share theirs
     assert found["name"] == "source_embedding.token.weight"  # as without compilation
+
+
+def test_decoding_steps_are_compiled_once_and_give_the_same_logits(tmp_path):
+    for times in (2, 0):  # one for a single row, one for any number; another process finds both
+        found, errors = run("decoding", TORCH_HOME=str(tmp_path))
+        assert errors.count("compiling a decoding step") == times, errors
+        assert max(found.values()) <= 1e-5
+    assert len(list(tmp_path.rglob("*"))) == 3  # a folder and two files
 
 
 if __name__ == "__main__":

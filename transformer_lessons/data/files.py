@@ -14,7 +14,7 @@ def replacing(path: Path):
     A pitfall: it has to be in the same folder. From another disk, a rename is a copy, visible half done.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{os.getpid()}.{path.name}")
     try:
         yield temporary
         with temporary.open("rb+") as file:  # Windows cannot flush a read-only file

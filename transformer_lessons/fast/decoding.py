@@ -6,6 +6,7 @@ from torch import Tensor
 
 from transformer_lessons.decoding import evaluating, lp
 from transformer_lessons.fast import is_known
+from transformer_lessons.fast.compiled import CompiledSteps
 from transformer_lessons.fast.cpu_steps import CPUSteps, is_packable
 from transformer_lessons.fast.decoding_steps import ReplayedSteps, Steps, sentences_to_keep
 from transformer_lessons.model import Transformer
@@ -64,7 +65,7 @@ def fastest_steps(model: Transformer, src: Int[Tensor, "batch source"], copies: 
         if src.device.type == "cuda":
             kind = ReplayedSteps
         elif is_packable(model.target_embedding.token.weight) and (src != model.config.pad_id).any(1).all():
-            kind = CPUSteps
+            kind = CompiledSteps if hasattr(model, "compiled_steps") else CPUSteps
     return kind(model, src, copies)
 
 

@@ -23,6 +23,7 @@ from transformer_lessons.data import number_words
 from transformer_lessons.data.corpus import in_chunks
 from transformer_lessons.export import FORMATS, save
 from transformer_lessons.fast import accelerate
+from transformer_lessons.fast.compiled import compile_decoding
 from transformer_lessons.fast.int8 import quantize
 from transformer_lessons.oracles import cases, is_within
 from transformer_lessons.tools.submission import problems_of, run_cells
@@ -79,6 +80,9 @@ def make_parser() -> Parser:
     how = search.add_mutually_exclusive_group()
     how.add_argument("--plain", action="store_true", help=PLAIN)
     how.add_argument("--int8", action="store_true", help="round weights to one byte; large models are faster")
+    how.add_argument(
+        "--compiled", action="store_true", help="compile decoding, once for each model, with g++"
+    )
 
     add_train_arguments(add("train", train, "train a model; Ctrl-C saves a checkpoint, --resume continues"))
     command = add("evaluate", evaluate, "measure a model on data that it was not trained on", model, search)
@@ -148,14 +152,16 @@ def find_run(directory: Path | None) -> Path | None:
     return directory
 
 
-def load_run(directory: Path | None, *, plain: bool = True, int8: bool = False) -> tuple[Task, tuple]:
+def load_run(chosen: argparse.Namespace) -> tuple[Task, tuple]:
     """The task, and the model and tokenisers of the given run, the one trained here, or the package."""
-    directory = find_run(directory)
+    directory = find_run(chosen.model)
     parts = load_model(directory)
-    if not plain:
+    if not chosen.plain:
         accelerate(parts[0])
-    if int8:
+    if chosen.int8:
         quantize(parts[0])
+    if chosen.compiled:
+        compile_decoding(parts[0])
     return NumberWords() if directory is None else load_task(directory / "config.json"), parts
 
 
@@ -164,7 +170,7 @@ def evaluate(chosen: argparse.Namespace) -> None:
     files = (chosen.source, chosen.target)
     if files.count(None) == 1:
         raise ValueError("source: expected two files, --source and --target, got one")
-    task, parts = load_run(chosen.model, plain=chosen.plain, int8=chosen.int8)
+    task, parts = load_run(chosen)
     result = task.evaluate(*parts, chosen.beam, files if chosen.source else None)
     lines = [json.dumps(result, ensure_ascii=False)] if chosen.json else task.report(result)
     print(*lines, sep="\n")
@@ -172,7 +178,7 @@ def evaluate(chosen: argparse.Namespace) -> None:
 
 def translate(chosen: argparse.Namespace) -> int:
     """Run ``lessons translate``; return 2 if a line could not be read."""
-    task, parts = load_run(chosen.model, plain=chosen.plain, int8=chosen.int8)
+    task, parts = load_run(chosen)
     if chosen.text:
         print(*translations(task, parts, [read_sentence(task, parts, " ".join(chosen.text))], chosen.beam))
         return 0
