@@ -1,4 +1,4 @@
-"""The cost model against PyTorch's counts: parameters, operations, saved bytes, peaks, caches."""
+"""The cost model against PyTorch's counts: parameters, operations, saved bytes, peaks."""
 
 import pytest
 import torch
@@ -6,7 +6,6 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from transformer_lessons import decoding
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.batches import Batch
 from transformer_lessons.fast import accelerate
@@ -92,25 +91,10 @@ def test_the_peak_is_that_of_a_real_step(shape):
     assert said.peak >= said.saved + said.parameters * 3 / 4  # all but gradients, when backward begins
 
 
-def test_a_cache_holds_what_decoding_keeps():
-    config = config_of("paper")
-    steps = decoding.Steps(Transformer(config).eval(), torch.randint(3, 17, (5, 11)))
-    for _ in range(7):
-        steps.next_logits(torch.ones(5, 1, dtype=torch.long))
-    held = sum(x.nbytes for cache in (*steps.past, *steps.source) for x in (cache.k, cache.v))
-    assert costs.cache_bytes(config, SHAPE) == held == 2 * costs.cache_bytes(config, SHAPE, "bfloat16")
-
-
 def test_seconds_by_hand_where_arithmetic_or_bandwidth_is_the_limit():
     config = config_of("paper")
     work, moved = costs.training_operations(config, SHAPE), costs.training_memory(config, SHAPE).moved
     slow, narrow = Card("float32", 1e6, 1e30, 1e9), Card("float32", 1e30, 1e3, 1e9)
     assert costs.training_seconds(config, SHAPE, slow, utilisation=0.25) == pytest.approx(4 * work / 1e6)
     assert costs.training_seconds(config, SHAPE, narrow, utilisation=0.25) == pytest.approx(moved / 1e3)
-    # A new token is multiplied by 6 matrices of 39² and 2 of 39 · 53 in each of 3 layers, then 19 · 39.
-    matrices = 3 * (6 * 39**2 + 2 * 39 * 53) + 19 * 39
-    read = 4 * matrices + costs.cache_bytes(config, SHAPE)
-    assert costs.decoding_seconds(config, SHAPE, narrow, utilisation=0.25) == pytest.approx(read / 1e3)
-    products = 5 * (2 * matrices + 3 * 4 * 39 * (7 + 11))
-    assert costs.decoding_seconds(config, SHAPE, slow, utilisation=0.5) == pytest.approx(2 * products / 1e6)
     assert list(CARDS) == ["P100", "T4", "A100", "H100", "H200"]

@@ -18,6 +18,7 @@ from transformer_lessons import decoding
 from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
 from transformer_lessons.data.batches import Batch, make_batch
 from transformer_lessons.fast import accelerate, kernels, losses, plain, products
+from transformer_lessons.fast.compiled import step_path
 from transformer_lessons.fast.cpu_steps import CPUSteps
 from transformer_lessons.fast.decoding import beam, fastest_steps, greedy
 from transformer_lessons.fast.decoding_steps import Steps
@@ -418,6 +419,19 @@ def test_steps_on_a_cpu_give_the_same_logits(sentences, copies, changes, weights
                 [one.keep(kept) for one in both]
             if step == 5:
                 [one.keep_sentences(torch.arange(0, sentences, 2)) for one in both]
+
+
+def test_a_compiled_step_is_found_by_all_that_it_depends_on(monkeypatch):
+    first, again, other = (new_model(torch.float32, activation=name) for name in ("gelu", "gelu", "relu"))
+    for model in (again, other):
+        model.load_state_dict(first.state_dict())
+    found = [step_path(first, True), step_path(first, False), step_path(other, True)]
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 97)  # their number is part of the code
+    found.append(step_path(first, True))
+    monkeypatch.undo()
+    assert step_path(again, True) == found[0]
+    again.output.weight.data[1, 1] += 1
+    assert len({*found, step_path(again, True)}) == 5
 
 
 @pytest.mark.parametrize("bias", [True, False])

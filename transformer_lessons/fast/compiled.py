@@ -95,17 +95,22 @@ class CompiledSteps(ReplayedSteps):
 
 def load_step(model: Transformer, is_one: bool):
     """The compiled step for one row, or for any number of rows; compiled now if it is not in the cache."""
-    made_with = __version__, torch.__version__, torch.get_num_threads(), sorted(CPU.items())
-    key = hashlib.sha256(repr((made_with, model.config, is_one)).encode())
-    for weight in model.state_dict().values():
-        key.update(weight.numpy())
-    path = Path(torch.hub.get_dir()).parent / "transformer_lessons" / f"{key.hexdigest()[:16]}.pt2"
+    path = step_path(model, is_one)
     if not path.exists():
         print(f"compiling a decoding step, once for this model ({path}) …", file=sys.stderr)
         with replacing(path) as temporary:
             compile_step(model, is_one, temporary)
     # What torch._inductor.aoti_load_package does after two seconds, in which it imports the compiler.
     return torch._C._aoti.AOTIModelPackageLoader(str(path), "model", False, 1, -1)
+
+
+def step_path(model: Transformer, is_one: bool) -> Path:
+    """Where the compiled step is kept, by all that it depends on."""
+    made_with = __version__, torch.__version__, torch.get_num_threads(), sorted(CPU.items())
+    key = hashlib.sha256(repr((made_with, model.config, is_one)).encode())
+    for weight in model.state_dict().values():
+        key.update(weight.numpy())
+    return Path(torch.hub.get_dir()).parent / "transformer_lessons" / f"{key.hexdigest()[:16]}.pt2"
 
 
 @torch.no_grad()

@@ -1,6 +1,6 @@
 """The costs of a model, from its config: parameters, operations, bytes, and time on a GPU.
 
-Parameters, operations and caches are counted by the formulas that chapters 11, 12 and 17 derive. The memory
+Parameters and operations are counted by the formulas that chapters 11 and 12 derive. The memory
 of training is measured, in a step with fake tensors, which have sizes but no numbers.
 """
 
@@ -109,12 +109,6 @@ def training_operations(config: TransformerConfig, shape: BatchShape, *, recompu
     """
     forward = forward_operations(config, shape)
     return 3 * forward.total + (forward.layers if recompute else 0)
-
-
-def cache_bytes(config: TransformerConfig, shape: BatchShape, precision: str = "float32") -> int:
-    """The bytes of decoding's keys and values (17.4): ``2 N · sentences · (target + source) · d`` numbers."""
-    positions = shape.sentences * (shape.target + shape.source)
-    return 2 * config.num_decoder_layers * positions * config.d_model * getattr(torch, precision).itemsize
 
 
 class Held(TorchDispatchMode):
@@ -226,19 +220,3 @@ def training_seconds(
     """
     arithmetic = training_operations(config, shape) / (card.rate * utilisation)
     return max(arithmetic, training_memory(config, shape, card.precision).moved / card.bandwidth)
-
-
-def decoding_seconds(
-    config: TransformerConfig, shape: BatchShape, card: Card, *, utilisation: float
-) -> float:
-    """The time, as above, of the decoding step that fills the last of ``target`` slots in each cache.
-
-    The matrices of the decoder and the output are read once for all sentences, but each sentence has its own
-    cache. W_k and W_v of cross-attention are not included: their keys and values were computed before.
-    """
-    d, layers = config.d_model, config.num_decoder_layers
-    matrices = layers * (6 * d * d + 2 * d * config.d_ff) + d * config.target_vocab_size
-    scores = layers * 4 * d * (shape.target + shape.source)
-    operations = shape.sentences * (2 * matrices + scores)
-    moved = matrices * getattr(torch, card.precision).itemsize + cache_bytes(config, shape, card.precision)
-    return max(operations / (card.rate * utilisation), moved / card.bandwidth)
