@@ -160,6 +160,19 @@ def test_translate_words_and_digits_with_and_without_the_faster_parts(lessons, m
     assert used == [fast, fast, ("decoding", False), fast]
 
 
+def test_compiling_takes_a_compiler(lessons, monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    code, out, error = lessons("translate", "--compiled", "421")
+    assert (code, out) == (2, "")
+    about, refusal = error.splitlines()[-2:]
+    assert about.startswith(
+        f"compiling a decoding step, once for this model ({tmp_path}/transformer_lessons/"
+    )
+    assert refusal.startswith("lessons translate: decoding cannot be compiled, which takes a C++ compiler: ")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
 def test_translate_lines_in_their_places(lessons, monkeypatch):
     numbers = [*range(0, 999_999, 9_973)]
     lines = [english(n) for n in numbers]

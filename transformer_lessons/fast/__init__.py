@@ -2,7 +2,7 @@
 
 `accelerate` puts PyTorch's kernels into a model, `plain` takes them out again. `products` uses oneDNN where
 it is faster, `losses` computes the loss in parts, `recompute` trades time for memory, `decoding` drops
-finished sentences, `graphs` captures CUDA graphs and replays them.
+finished sentences, `compiled` compiles its steps, `graphs` captures CUDA graphs and replays them.
 """
 
 import torch
