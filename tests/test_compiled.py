@@ -6,6 +6,7 @@ which takes many minutes; ``decoding`` compiles two small decoding steps, or fin
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from functools import partial
@@ -132,6 +133,7 @@ def test_a_compiled_step_is_the_same_step(compiled, name):
     assert found["name"] == "source_embedding.token.weight"  # as without compilation
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_decoding_steps_are_compiled_once_and_give_the_same_logits(tmp_path):
     for times in (2, 0):  # one for a single row, one for any number; another process finds both
         found, errors = run("decoding", TORCH_HOME=str(tmp_path))
