@@ -3,8 +3,6 @@
 from tests.attack_fixtures import endings, forging, loops, outside, reading, resources, state, wire, word
 from tests.attack_fixtures.attack import Attack, cell
 
-__all__ = ["ATTACKS", "sharing_submission"]
-
 THEMES = {
     "forging": forging,
     "loops": loops,

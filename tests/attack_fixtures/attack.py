@@ -3,9 +3,6 @@
 from dataclasses import dataclass, field
 from functools import partial
 
-__all__ = ["ANSWERS", "EARNS", "EXTRA_TESTS", "GARBAGE", "LAST", "PRELUDE", "SHAPED", "STUB", "Attack"]
-__all__ += ["cell", "embedding", "escaping", "forged", "shared"]
-
 
 @dataclass(frozen=True)
 class Attack:

@@ -4,8 +4,6 @@ from functools import partial
 
 from tests.attack_fixtures.attack import Attack, cell, embedding, shared
 
-__all__ = ["ATTACKS"]
-
 NO_VECTORS = {"ps01-2-test": 0.0}
 
 

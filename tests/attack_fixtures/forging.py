@@ -4,8 +4,6 @@ from functools import partial
 
 from tests.attack_fixtures.attack import GARBAGE, Attack, cell
 
-__all__ = ["ATTACKS"]
-
 # An attack's cell follows the answer that a test uses, as the answer would overwrite its definitions.
 FOUR, FIVE = "ps01-4-answer", "ps01-5-capped-answer"
 

@@ -2,8 +2,6 @@
 
 from tests.attack_fixtures.attack import Attack, cell, embedding, forged
 
-__all__ = ["ATTACKS"]
-
 NO_VECTORS = {"ps01-2-test": 0.0}
 # A loop that neither an alarm nor an exception ends.
 STUBBORN = """

@@ -9,8 +9,6 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from tests.attack_fixtures.attack import ANSWERS
 
-__all__ = ["EARNS", "NOTEBOOKS", "Handed"]
-
 # Tasks 1 and 2 and half of task 5 are solved, half the defects of task 4 are found; the rest is not begun.
 EARNS = {
     "ps01-1-test": 4.0,

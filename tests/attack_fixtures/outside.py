@@ -2,9 +2,6 @@
 
 from tests.attack_fixtures.attack import escaping, shared
 
-__all__ = ["ATTACKS"]
-
-
 NETWORK = {
     "TCP": escaping("""
 # A connection to the grader's machine.

@@ -2,9 +2,6 @@
 
 from tests.attack_fixtures.attack import cell, escaping, shared
 
-__all__ = ["ATTACKS"]
-
-
 FILES = {
     "the gradebook": escaping("""
 # Reading files whose paths are known and which anybody may read.

@@ -2,9 +2,6 @@
 
 from tests.attack_fixtures.attack import Attack, cell, forged, shared
 
-__all__ = ["ATTACKS"]
-
-
 # The test sets a limit of 256 MiB; an attack that gets more has broken out.
 MEMORY = {
     "bytes": shared("tried('8 GB', lambda: bytearray(8 << 30)[-1])"),

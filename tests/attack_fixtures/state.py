@@ -4,8 +4,6 @@ from functools import partial
 
 from tests.attack_fixtures.attack import cell, shared
 
-__all__ = ["ATTACKS"]
-
 spoiling = partial(cell, at_most=True)  # its own process breaks, too
 
 TORCH = {

@@ -4,8 +4,6 @@ from functools import partial
 
 from tests.attack_fixtures.attack import cell, forged
 
-__all__ = ["ATTACKS"]
-
 # The change is made only once: later, "attack ran" would be lost with the outputs of the cells.
 ONCE = """
 if 'done' in globals(): return reply

@@ -8,8 +8,6 @@ from dataclasses import replace
 
 from tests.attack_fixtures.attack import Attack, forged
 
-__all__ = ["ATTACKS"]
-
 CHANGES = """
 def adam_step(parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.98), eps=1e-9):
     first.mul_(betas[0]).add_((1 - betas[0]) * gradient)

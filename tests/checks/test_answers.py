@@ -5,9 +5,11 @@ import math
 import re
 from collections.abc import Callable
 from functools import cache
+from operator import attrgetter
 
 import pytest
 import torch
+from torch.utils._pytree import tree_leaves
 
 from checks.answers import MODULES
 from checks.conftest import TASKS
@@ -147,7 +149,19 @@ def test_the_case_shown_gives_what_the_message_says(task, answer):
             eval(last, space)
         assert type(caught.value).__name__ == raised[1]
         return
-    result, shown = eval(last, space), re.fullmatch(r"is +(\[.*?\])(, of shape .+)?", told[-1])
+    shown = re.fullmatch(r"(?:gradient of ([\w.]+) )?is +(\[.*?\])(, of shape .+)?", told[-1])
+    name = shown and shown[1]
+    leaf = space[name].requires_grad_() if name in space else name and attrgetter(name)(space["layer"])
+    result = eval(last, space)
+    if name:
+        result = gradient_of_the_loss(leaf, result)
     if shown and isinstance(result, torch.Tensor):
-        numbers = torch.tensor(eval(shown[1], {"nan": math.nan, "inf": math.inf})).flatten()
+        numbers = torch.tensor(eval(shown[2], {"nan": math.nan, "inf": math.inf})).flatten()
         assert torch.allclose(numbers.double(), result.flatten().double(), atol=0.051, equal_nan=True)
+
+
+def gradient_of_the_loss(leaf, result):
+    """As the comment in the case's last line says."""
+    outputs = [x for x in tree_leaves(result) if isinstance(x, torch.Tensor) and x.requires_grad]
+    torch.autograd.backward(outputs, [torch.arange(1.0, 1 + x.numel()).cos().view_as(x) for x in outputs])
+    return torch.zeros_like(leaf) if leaf.grad is None else leaf.grad

@@ -16,8 +16,6 @@ from transformer_lessons.checks.learner.local import Local
 from transformer_lessons.checks.seen import EDITED, WEIGHTS, Outcome, alike, same_value
 from transformer_lessons.checks.states import Link, State, matchings
 
-__all__ = ["Answer", "answer_from"]
-
 MOST_NAMINGS = 32  # the most that are tried
 
 

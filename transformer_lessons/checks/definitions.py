@@ -21,8 +21,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Call", "Draw", "Given", "Mistake", "Remark", "Requirement", "Task", "calls", "changed"]
-
 Way = tuple[str, ...]  # one way to write a mistake: old text, new text, old, new, …
 
 

@@ -10,8 +10,6 @@ from transformer_lessons.checks.definitions import Call
 from transformer_lessons.checks.seen import EDITED, WEIGHTS, Outcome, alike
 from transformer_lessons.checks.words import FEW_NUMBERS, WIDTH, cut, describe, describe_error, shortened
 
-__all__ = ["HIDDEN", "Difference", "difference"]
-
 MOST_DIGITS = 7
 PLURAL = re.compile(r"(different )?[a-z]*[^as]s( of .*)? ")  # weights, rows of zeros; not bias, not loss
 

@@ -15,8 +15,6 @@ from transformer_lessons.checks.exam import Exam, exam_of
 from transformer_lessons.checks.seen import Outcome, meets, same, varies
 from transformer_lessons.checks.words import wrong_kind
 
-__all__ = ["Diagnosis", "Verdict", "judge"]
-
 LIKELIEST = 5  # one mistake of a pair must be among these
 # Budget for texts with two mistakes: not a time, so that points depend on no machine. About two seconds.
 MOST_WORK, WORK_OF_A_TEXT = 5_600, 20  # plus 1 for each parameter to be loaded

@@ -6,8 +6,6 @@ from transformer_lessons.checks.answer import answer_from
 from transformer_lessons.checks.definitions import Draw, Task, program
 from transformer_lessons.checks.seen import Outcome
 
-__all__ = ["Exam", "exam_of"]
-
 
 class Exam:
     """The calls of a task for one seed, and what each text shows on them, computed once, when needed.

@@ -10,8 +10,6 @@ from torch import Tensor, nn
 from transformer_lessons.checks import specimens
 from transformer_lessons.config import TransformerConfig
 
-__all__ = ["BUILDERS", "table"]
-
 
 class Table(nn.Module):
     """A language model that one can read: tables of the probabilities of what follows one token or two.

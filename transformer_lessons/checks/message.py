@@ -21,10 +21,9 @@ from transformer_lessons.checks.engine import Verdict
 from transformer_lessons.checks.seen import WEIGHTS, meets, same_value
 from transformer_lessons.checks.words import cut, describe_error, literal
 
-__all__ = ["Message", "place", "write"]
-
 MOST_CASES = 250  # the most that are tried for a requirement
 NOT_A_FUNCTION = "NotAFunctionError"
+LOSS = "  # loss: the sum of these numbers times cos(1), cos(2), …"
 SELF_EXPLAINING = (WEIGHTS, NOT_A_FUNCTION)  # errors of the check itself, whose messages need no more words
 
 
@@ -160,7 +159,8 @@ def find_case(answer: Answer, lost: list[Requirement]) -> tuple[tuple[str, ...],
             if best.digits <= 1:
                 break
         if shown:
-            return as_code(answer, shown), best.lines
+            *given, last = as_code(answer, shown)
+            return (*given, last + LOSS * ("gradient of" in best.lines[0])), best.lines
     return (), ("no small example shows it, but the check's larger ones do",)
 
 

@@ -5,8 +5,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-__all__ = ["Report", "scored"]
-
 _SCORED: ContextVar[list | None] = ContextVar("_SCORED", default=None)
 
 

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from transformer_lessons.checks.definitions import Call
 
-__all__ = ["EDITED", "WEIGHTS", "Outcome", "alike", "meets", "same", "same_gradients", "same_value", "varies"]
-
 EDITED = "changed in place"
 WEIGHTS = "WeightsError"  # the answer's weights do not match the wanted ones
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}

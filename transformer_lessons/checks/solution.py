@@ -5,8 +5,6 @@ from importlib.resources import files
 
 from transformer_lessons import checks
 
-__all__ = ["solution"]
-
 
 def solution(assignment: str, number: str) -> str:
     """The right answers to a task of an assignment, where checks know them, and the requirements on them.

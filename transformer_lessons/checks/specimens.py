@@ -9,8 +9,6 @@ from torch import Tensor, nn
 
 from transformer_lessons import attention as attention_module
 
-__all__ = ["attention", "mixer"]
-
 
 class _Mixer(nn.Module):
     def __init__(self, pattern: Tensor, weight: Tensor, dropout: float, kind: str):

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["Link", "State", "matchings"]
-
 State = dict[str, Tensor]
 MOST_ORDERS = 24  # the most that are tried for parameters of the same shape
 

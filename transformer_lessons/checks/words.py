@@ -10,8 +10,6 @@ from transformer_lessons.checks.definitions import Given
 from transformer_lessons.checks.learner.adapter import is_opaque
 from transformer_lessons.checks.seen import Outcome
 
-__all__ = ["FEW_NUMBERS", "WIDTH", "cut", "describe", "describe_error", "literal", "shortened", "wrong_kind"]
-
 FEW_NUMBERS, WIDTH = 9, 110
 
 

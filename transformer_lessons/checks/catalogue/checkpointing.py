@@ -5,8 +5,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-__all__ = ["checkpoint"]
-
 
 class _Recompute(torch.autograd.Function):
     @staticmethod

@@ -11,8 +11,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
-__all__ = ["Adapter", "Reply", "is_handle", "is_opaque", "items", "leaves"]
-
 
 @dataclass(frozen=True)
 class Reply:

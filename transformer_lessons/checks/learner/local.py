@@ -19,8 +19,6 @@ from transformer_lessons.checks.learner.adapter import Reply, is_handle, leaves
 from transformer_lessons.checks.learner.memory import Meter
 from transformer_lessons.checks.learner.transfer import copied, edits, kind, mapped, outgoing
 
-__all__ = ["Local"]
-
 PACKAGE = str(Path(transformer_lessons.__file__).parent)
 LIBRARIES = {"site-packages", "dist-packages"}  # the latter on Debian and Colab
 TEXT = 400  # the most characters of an error message that are passed on

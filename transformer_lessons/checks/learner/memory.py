@@ -12,8 +12,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from transformer_lessons.checks.learner.adapter import leaves
 
-__all__ = ["Meter"]
-
 
 class Meter(TorchDispatchMode):
     """A mode that sees every operation in its `with` block, forwards and backwards, and counts its memory.

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from transformer_lessons.checks.learner.adapter import items
 
-__all__ = ["copied", "describe_unusual", "edits", "kind", "mapped", "outgoing"]
-
 MOST_BITS = 1023  # of an integer; Python refuses to print one of some 14,000 bits
 DEPTH = 16  # how deep lists and dicts may nest before the rest is only described
 

@@ -29,8 +29,6 @@ from transformer_lessons.trainer.config import TrainingConfig
 from transformer_lessons.trainer.evaluation import evaluate_number_words
 from transformer_lessons.trainer.tasks import NumberWords
 
-__all__ = ["from_notebooks"]
-
 SETTINGS = TrainingConfig(steps=150, batch_size=64, warmup_steps=50, schedule="inverse_sqrt")
 WHOLE = "transformer"
 PRINTED = (1, 10, 50, 100, 150)  # steps

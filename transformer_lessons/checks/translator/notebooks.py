@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 from transformer_lessons import checks
 
-__all__ = ["PARTS", "Cell", "Part", "cells_of", "found_in"]
-
 PARTS = """
 transformer layer residual multi_head scaled_dot_product_attention padding_mask causal_mask
 feed_forward layer_norm token_embedding sinusoidal teacher_forcing label_smoothing warmup greedy beam

@@ -28,8 +28,6 @@ from transformer_lessons.layers import AddAndNorm, DecoderLayer, EncoderLayer
 from transformer_lessons.norms import LayerNorm
 from transformer_lessons.trainer import config as settings
 
-__all__ = ["CLASSES", "FUNCTIONS", "TRAINING", "Own", "cached", "installed"]
-
 
 class Own(nn.Module):
     """A learner's module, called with the parameters of the package's module that it replaces.

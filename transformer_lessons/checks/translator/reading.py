@@ -19,8 +19,6 @@ from transformer_lessons.data.vocabulary import Vocabulary, pad
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer.checkpoints import PRETRAINED, load_model
 
-__all__ = ["PARTS", "Comparison", "as_text", "attention_html", "compare", "greedy_uncached", "require_part"]
-
 # Of several lengths, since padding matters; two of them reveal every common slip, even a lost √d_k.
 NUMBERS = (7, 421, 94_790, 200_201, 777_777)
 LENGTH = 24  # tokens
