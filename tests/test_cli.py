@@ -169,7 +169,7 @@ def test_compiling_takes_a_compiler(lessons, monkeypatch, tmp_path):
     assert about.startswith(
         f"compiling a decoding step, once for this model ({tmp_path}/transformer_lessons/"
     )
-    assert refusal.startswith("lessons translate: decoding cannot be compiled, which takes a C++ compiler: ")
+    assert refusal.startswith("lessons translate: decoding cannot be compiled, which takes a C++ compiler, ")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 

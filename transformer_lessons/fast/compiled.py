@@ -13,7 +13,7 @@ from torch.export import Dim
 from torch.utils._pytree import tree_map
 
 from transformer_lessons import __version__
-from transformer_lessons.data.files import replacing
+from transformer_lessons.data.files import brief, replacing
 from transformer_lessons.fast.decoding_steps import ReplayedSteps
 from transformer_lessons.fast.products import CPU
 from transformer_lessons.model import Transformer
@@ -133,4 +133,5 @@ def compile_step(model: Transformer, is_one: bool, path: Path) -> None:
         try:
             aoti_compile_and_package(exported, package_path=str(path), inductor_configs={"freezing": True})
         except InductorError as error:
-            raise OSError(f"decoding cannot be compiled, which takes a C++ compiler: {error}") from error
+            needs = "a C++ compiler, and PyTorch in a folder without spaces in its name"
+            raise OSError(f"decoding cannot be compiled, which takes {needs}: {brief(error)}") from error
