@@ -88,15 +88,6 @@ class Frozen(LayerNorm):
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
 
 
-class AnnotatedLayerNorm(LayerNormByMoments):
-    """The form of the Annotated Transformer, which the chapter calls wrong."""
-
-    def forward(self, x):
-        mean = x.mean(-1, keepdim=True)
-        std = x.std(-1, keepdim=True)
-        return self.a_2 * (x - mean) / (std + self.eps) + self.b_2
-
-
 class MeanDeviation(LayerNorm):
     """A slip that is on no list."""
 
