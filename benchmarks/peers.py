@@ -1,4 +1,4 @@
-"""Comparison with other implementations: ``python -m benchmarks.peers`` (15 minutes on two CPU cores).
+"""Comparison with other implementations: ``python -m benchmarks.peers`` (12 minutes on two CPU cores).
 
 Models of the same sizes train on the same captions, translate the same sentences, and are compared with the
 rate at which this machine multiplies matrices. It needs the captions, and
