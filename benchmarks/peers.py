@@ -156,12 +156,8 @@ def sentences(beam_size: int, rounds: int) -> dict:
     search = greedy if beam_size == 1 else partial(beam, beam_size=beam_size)
     for_marian = {"num_beams": beam_size, "max_length": LONGEST + 1}  # with the start mark
     for_marian |= {"length_penalty": 0.6} if beam_size > 1 else {}
-    for_engine = {
-        "beam_size": beam_size,
-        "max_decoding_length": LONGEST,
-        "length_penalty": 0.6,
-        "patience": 2,
-    }
+    for_engine = {"beam_size": beam_size, "max_decoding_length": LONGEST, "patience": 2}
+    for_engine["length_penalty"] = 0.6
 
     def translate_all(translate: Callable[[list[list[int]]], Tensor | list[list[int]]]) -> int:
         assert sum(map(len, map(translate, batches))) == len(src)

@@ -18,7 +18,7 @@ from transformer_lessons import decoding
 from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
 from transformer_lessons.data.batches import Batch, make_batch
 from transformer_lessons.fast import accelerate, kernels, losses, plain, products
-from transformer_lessons.fast.compiled import step_path
+from transformer_lessons.fast.compiled import compile_decoding, step_path
 from transformer_lessons.fast.cpu_steps import CPUSteps
 from transformer_lessons.fast.decoding import beam, fastest_steps, greedy
 from transformer_lessons.fast.decoding_steps import Steps
@@ -419,6 +419,13 @@ def test_steps_on_a_cpu_give_the_same_logits(sentences, copies, changes, weights
                 [one.keep(kept) for one in both]
             if step == 5:
                 [one.keep_sentences(torch.arange(0, sentences, 2)) for one in both]
+
+
+def test_a_sentence_alone_has_its_own_compiled_step_unless_that_for_several_is_there():
+    model, src = compile_decoding(new_model(torch.float32)), torch.tensor([[3, 4]])
+    assert [fastest_steps(model, given).is_one for given in (src, src.expand(2, -1))] == [True, False]
+    model.compiled_steps[False] = None
+    assert not fastest_steps(model, src).is_one
 
 
 def test_a_compiled_step_is_found_by_all_that_it_depends_on(monkeypatch):

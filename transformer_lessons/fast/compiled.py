@@ -71,7 +71,8 @@ class CompiledSteps(ReplayedSteps):
     def __init__(self, model: Transformer, src: Int[Tensor, "batch source"], copies: int = 1):
         super().__init__(model, src, copies)
         rows = len(src) * copies
-        self.is_one = rows == 1
+        # If the step for several is there, a last sentence alone need not wait for a compiler.
+        self.is_one = rows == 1 and False not in getattr(model, "compiled_steps", ())
         for past, source in zip(self.past, self.source, strict=True):
             both = source.k, source.v = source.k.contiguous(), source.v.contiguous()  # every step reads them
             past.k, past.v = (x.new_zeros(rows, x.size(1), CAPACITY, x.size(3)) for x in both)
