@@ -204,6 +204,18 @@ def test_submissions_that_say_the_same_are_run_once(tmp_path, monkeypatch):
     assert summary.graded[0].cells == summary.graded[1].cells
 
 
+def test_a_cell_of_ones_own_counts_where_it_stands_and_again_where_it_is_moved(tmp_path):
+    above, below = with_answers(SOLVED), with_answers(SOLVED)
+    place = [cell.id for cell in above.cells].index("ps01-1-test")
+    for notebook, at in ((above, place), (below, place + 1)):
+        notebook.cells.insert(at, nbformat.v4.new_code_cell("untouched_rows = None"))
+    source, course = hand_in(tmp_path / "in", ann=above, bob=below), tmp_path / "course"
+    earned = [one.earned for one in grade.grade(source, course).graded]
+    assert earned[0] < earned[1] == TESTED
+    [again] = grade.grade(hand_in(source, ann=below), course).graded
+    assert again.earned == TESTED
+
+
 def test_limits_can_be_configured(tmp_path, monkeypatch):
     changes = Config({"Limits": {"seconds": 600.0}})
     monkeypatch.setattr(release, "course", partial(release.course, changes=changes))

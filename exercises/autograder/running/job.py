@@ -36,10 +36,14 @@ class Job:
 
     @cached_property
     def submission(self) -> str:
-        """A digest of what the student wrote and plotted; where it came from does not count."""
-        locked, cells = {cell.name for cell in self.master if cell.locked}, json.loads(self.notebook)["cells"]
-        written = [cell for cell in cells if grade_id(cell) not in locked]
-        texts = [[cell["cell_type"], grade_id(cell), "".join(cell["source"])] for cell in written]
+        """A digest of what the student wrote and plotted, with the places of cells of their own."""
+        locked, cells = {cell.name: cell.locked for cell in self.master}, json.loads(self.notebook)["cells"]
+        texts, place = [], None
+        for cell in cells:
+            name = grade_id(cell)
+            place = name if name in locked else place  # whether code is above a test may decide over it
+            if not locked.get(name):
+                texts.append([cell["cell_type"], name, "".join(cell["source"]), place])
         plots = [cell["outputs"] for cell in cells if cell.get("outputs")]  # only experiments have any
         return _digest([*texts, *plots])
 
