@@ -216,6 +216,20 @@ def test_a_cell_of_ones_own_counts_where_it_stands_and_again_where_it_is_moved(t
     assert again.earned == TESTED
 
 
+def test_words_in_a_code_cell_beside_an_untouched_answer_wait_for_a_person(tmp_path):
+    beside = {"ann": "It stays as large.", "bob": "# It stays as large.", "carl": "print(8)", "dora": " "}
+    source = hand_in(tmp_path / "in", **{student: with_answers() for student in beside})
+    for student, text in beside.items():
+        path = source / student / f"{NAME}.ipynb"
+        notebook = read(path)
+        place = [cell.id for cell in notebook.cells].index(WRITTEN)
+        notebook.cells.insert(place + 1, nbformat.v4.new_code_cell(text))
+        nbformat.write(notebook, path)
+    grade.grade(source, tmp_path / "course")
+    found = marks.marks(f"sqlite:///{tmp_path / 'course' / 'gradebook.db'}", NAME)
+    assert {mark.student for mark in found if mark.cells[WRITTEN].waits} == {"ann", "bob"}
+
+
 def test_limits_can_be_configured(tmp_path, monkeypatch):
     changes = Config({"Limits": {"seconds": 600.0}})
     monkeypatch.setattr(release, "course", partial(release.course, changes=changes))

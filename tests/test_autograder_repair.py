@@ -298,11 +298,14 @@ def test_eight_plots_are_kept_and_pictures_in_texts_are_removed():
     notebook, png = handed_in(), {"image/png": "iVBORw0K"}
     cell_of(notebook, "ps01-6-run")["outputs"] = [{"data": png}] * 9
     cell_of(notebook, "ps01-7-scale-answer")["attachments"] = {"a.png": png}
-    made, said = mend(notebook)
+    pasted = f"Here: ![a](data:image/png;base64,{'iVBORw0K' * 99_999}=)."  # by Colab
+    cell_of(notebook, "ps01-7-empty-answer")["source"] = pasted
+    made, said = repair(notebook, PS01)
     cells = {cell.id: cell for cell in made.cells}
     assert len(cells["ps01-6-run"].outputs) == 8
     assert "attachments" not in cells["ps01-7-scale-answer"]
-    assert [sentence[:20] for sentence in said] == ["Pictures in the text"]
+    assert cells["ps01-7-empty-answer"].source == "Here: ![a]()."
+    assert [sentence[:20] for sentence in said] == 2 * ["Pictures in the text"]
 
 
 def test_lone_surrogates_are_replaced():

@@ -17,6 +17,7 @@ FRESH = "Copy your answers into a fresh notebook of the assignment and hand that
 BEGINNINGS = {
     rb"%PDF": f"The file is a PDF, which cannot be run. {AGAIN}",
     rb"PK\x03\x04": "The file is a zip archive. Hand in the notebook itself, or an archive of it alone.",
+    rb"7z\xbc\xaf|Rar!|\x1f\x8b": "The file is a 7z, RAR or gzip archive. Hand in the notebook itself.",
     rb"\s*<[!?a-zA-Z]": f"The file is a web page: saved by a browser, or typed into the platform. {AGAIN}",
 }
 # The longest notebook, in characters; reading, parsing and writing a line costs about as much as 25, a cell
@@ -24,6 +25,7 @@ BEGINNINGS = {
 LONGEST, LINE, CELL = 500_000, 25, 250
 MOST_PLOTS = 8  # the most plots of one cell
 PLOTS = ("image/png", "image/jpeg")
+PICTURE = re.compile(r"data:image/[\w.+-]+;base64,[\w+/=]*")  # as Colab stores one in a text
 
 
 class CannotBeGraded(Exception):  # noqa: N818 -- nothing went wrong in the program
@@ -152,15 +154,16 @@ def _cell(number: int, cell: object, notes: list[str]) -> Cell:
     if type_ not in ("code", "markdown", "raw"):
         notes.append(f"Cell {number} had an unknown type and was kept as text that is not run.")
         type_ = "raw"
-    if cell.get("attachments"):
-        notes.append(f"Pictures in the text of cell {number} were left out: an answer consists of words.")
     source = _joined([] if cell.get("source") is None else cell["source"])
     if source is None:
         raise CannotBeGraded(f"The content of cell {number} is not text. {FRESH}")
+    words = source if type_ == "code" else PICTURE.sub("", source)
+    if cell.get("attachments") or words != source:
+        notes.append(f"Pictures in the text of cell {number} were left out: an answer consists of words.")
     return Cell(
         number=number,
         type=type_,
-        source=source,
+        source=words,
         marks=_dict(metadata.get("nbgrader")),
         ids=tuple(name for name in ids if isinstance(name, str)),
         plots=_plots(cell),

@@ -19,7 +19,7 @@ from exercises.autograder.intake.cells import MOST_BYTES, too_large
 
 MOST_FILES = 20_000
 # What systems, Jupyter and nbgrader's exchange leave behind; nobody hands these in, so they are not reported.
-JUNK_FOLDERS = ("__MACOSX", ".ipynb_checkpoints", "__pycache__")
+JUNK_FOLDERS = ("__MACOSX", ".ipynb_checkpoints", "__pycache__", ".virtual_documents", ".git")
 JUNK_FILES = (".DS_Store", "Thumbs.db", "desktop.ini", "submission_secret.txt")
 ITSELF = "Hand in the notebook itself."
 UNPACK = "Unpack the archive and give the folder."
@@ -51,7 +51,7 @@ def uploads(source: Path) -> Iterator[Upload]:
 
 def _is_junk(parts: tuple[str, ...]) -> bool:
     in_folder = any(part in JUNK_FOLDERS for part in parts)
-    return in_folder or parts[-1] in JUNK_FILES or parts[-1].startswith("._")
+    return in_folder or parts[-1] in JUNK_FILES or parts[-1].startswith(("._", ".~"))
 
 
 def _in_folder(source: Path) -> Iterator[Upload]:

@@ -52,8 +52,8 @@ def scan(cells: Iterable[tuple[str | None, str]], given: Mapping[str, str], note
         notes: what was called while it ran: a list of {"name": …, "line": …}, from the learner's process.
             Anything that has another form, has no meaning, or is too much, is left out.
     """
-    trees = [(cell, text.splitlines(), tree) for cell, text in cells if (tree := _parsed(text))]
-    imports = (_parsed(text) for cell, text in given.items() if cell.endswith("imports"))
+    trees = [(cell, text.splitlines(), tree) for cell, text in cells if (tree := parsed(text))]
+    imports = (parsed(text) for cell, text in given.items() if cell.endswith("imports"))
     handed_over = [name for tree in imports if tree for name in _imported(tree)]
     names = dict(handed_over + [name for *_, tree in trees for name in _imported(tree)])
     allowed = ALLOWED | {full for _, full in handed_over} - MODULES
@@ -94,7 +94,7 @@ def tasks_of(given: Mapping[str, str]) -> dict[str, set[str]]:
 # ---- In the text
 
 
-def _parsed(text: str) -> ast.Module | None:
+def parsed(text: str) -> ast.Module | None:
     """The syntax tree of a cell, if need be without IPython's magics; None if too long or not runnable."""
     for python in (text, MAGIC.sub(r"\1pass", text)) if len(text) <= PARSED else ():
         try:

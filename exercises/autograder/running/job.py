@@ -18,6 +18,7 @@ import transformer_lessons
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.result import Result
 from exercises.autograder.running import notebook
+from exercises.autograder.running.flags import parsed
 from exercises.autograder.running.inert import sanitize
 from exercises.autograder.running.notebook import MasterCell
 from transformer_lessons.tools.submission import grade_id
@@ -88,11 +89,14 @@ def run(job: Job) -> Outcome:
 
 
 def _next_to_own_text(submission: NotebookNode) -> set[str | None]:
-    """Answers in words with a text of the student's own right before or after, which may be the answer."""
+    """Answers in words with words of the student's own right before or after, even in a cell for code."""
     found: set[str | None] = set()
     for pair in pairwise(submission.cells):
         names = {grade_id(cell) for cell in pair}
-        if None in names and all(cell.cell_type == "markdown" for cell in pair):
+        code = [
+            cell for cell in pair if cell.cell_type == "code" and getattr(parsed(cell.source), "body", ())
+        ]
+        if None in names and not code and all(cell.source.strip() for cell in pair):
             found |= names
     return found
 
