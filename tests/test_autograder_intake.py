@@ -177,6 +177,7 @@ def test_names_of_all_scripts_stay():
         (b"<p>typed into Canvas</p>", "The file is a web page"),
         (b"%PDF-1.7 ...", "The file is a PDF"),
         (b"PK\x03\x04...", "The file is a zip archive."),
+        (b"7z\xbc\xaf'\x1c\0\x04", "The file is a 7z, RAR or gzip archive."),
         (b"import torch\nx = 1", "The file is not a notebook: it begins with “import torch�x = 1”."),
         (b"[1]", "The file is not a notebook: it contains no JSON object. Download"),
         ("{}".encode("utf-16"), "The file is not a notebook: it begins with “��"),
@@ -232,6 +233,8 @@ def test_nbgraders_folder(folder):
             f"cem/{PS01}/README.md": "helper.py is of a friend",
             f"cem/{PS01}/timestamp.txt": "<script>",
             ".DS_Store": "x",
+            ".git/config": "x",
+            ".~ps01.ipynb": "x",
         }
     )
     found = taken(root)

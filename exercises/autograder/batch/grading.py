@@ -65,8 +65,6 @@ class Grading:
         """Close the gradebook."""
         self._writer.close()
 
-    # Assignments
-
     @cached_property
     def released(self) -> dict[str, NotebookNode]:
         """The assignments as they are handed out now, by name."""
@@ -106,8 +104,6 @@ class Grading:
         text = release.released(self.masters[name]).read_text(encoding="utf-8")
         version = hashlib.sha256(text.encode()).hexdigest()[:12]
         write_text(self.course.folder / "released" / name / f"{version}.ipynb", text)
-
-    # Submissions
 
     def collect(self, source: Path) -> tuple[list[Arrival], list[Arrival]]:
         """Take submissions in; each replaces an earlier one of the same student and assignment.

@@ -204,6 +204,9 @@ def _quarantine_others(group: list[Arrival], chosen: Arrival | None, why: str) -
 
 def _choose_notebook(group: list[Arrival], released: Released) -> tuple[Arrival | None, str]:
     """The notebook that counts, or None if that cannot be known, and why."""
+    paths = [(one.parts, one.sender.raw) for one in group]
+    if len({parts[: parts.index(raw)] if raw in parts else () for parts, raw in paths}) > 1:
+        return None, ""  # ann/work/ and bob/work/: folders of the same name, but not one student's
     given = {normalize_source(cell.source) for cell in released.notebook.cells} | {""}
     texts = {one: [normalize_source(cell.source) for cell in one.notebook.cells] for one in group}
     filled = [arrival for arrival in group if not given.issuperset(texts[arrival])] or group
