@@ -108,6 +108,16 @@ def test_what_is_harmless_stays():
     assert inert_output(new_output("display_data", data=OUTPUTS[0])).text == "[not shown: text/html]\n"
 
 
+def test_a_table_that_few_letters_make_large_is_cut_and_references_stay_text():
+    table = "|a" * 2_000 + "\n" + "|-" * 2_000 + "\n" + "a\n" * 500  # a million cells
+    references = "".join(f"[a{n}]: /x\n" for n in range(4_000)) + "[a1]" * 4_000
+    cells = [new_markdown_cell(text) for text in (table, references, "| a | b |\n|---|---|\n| 1 | 2 |")]
+    sanitize(new_notebook(cells=cells))
+    assert "[cut: 9,002 characters in all]" in cells[0].source
+    assert "<a" not in cells[1].source
+    assert "<td>2</td>" in cells[2].source
+
+
 def test_locked_cells_are_the_courses():
     cell = new_markdown_cell("<details>hint</details>", metadata={"nbgrader": {"locked": True}})
     sanitize(new_notebook(cells=[cell]))
@@ -184,3 +194,6 @@ def test_number_of_re_encoded_pictures_is_limited(monkeypatch):
     kept, room = notebook._within_bounds(outputs, 200_000)
     assert len(drawn) <= 21
     assert (kept[-1].text, room < 0) == ("[cut: the notebook has too much output]\n", True)
+    done = len(drawn)
+    assert notebook._within_bounds(outputs, room) == (kept[-1:], room)
+    assert len(drawn) == done

@@ -300,6 +300,13 @@ def test_numbers_are_alike_in_whatever_form(a, b, same):
     assert alike(a, b) is alike(b, a) is same
 
 
+def test_half_precision_that_was_not_wanted_gives_no_leave_to_be_wrong():
+    half, wrong = torch.tensor([1.0, 1.01]).bfloat16(), torch.tensor([1.0, 1.05])
+    assert alike(torch.tensor([1.0, 1.0 + 1e-6]), torch.ones(2).double())
+    assert alike(wrong, half)  # where half precision is wanted
+    assert not alike(half, wrong)
+
+
 def test_errors_that_a_wrong_shape_may_raise_are_equivalent():
     assert same_value(Outcome(error="RuntimeError"), Outcome(error="IndexError"))
     assert same_value(Outcome(error="RuntimeError"), Outcome(error="AssertionError"))  # a learner's assert

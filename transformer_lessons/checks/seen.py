@@ -84,7 +84,7 @@ def same_gradients(a: Outcome, b: Outcome) -> bool:
 
 
 def alike(a: Any, b: Any) -> bool:
-    """Whether two values are equal to the precision of the coarser; NaN and infinity equal only themselves.
+    """Whether a is b, to the precision of b or float32; NaN and infinity equal only themselves.
 
     A number may come as a tensor without axes, and a float of another width is as good.
     """
@@ -127,7 +127,7 @@ def _alike_tensors(a: Tensor, b: Tensor) -> bool:
         return True
     if not floating:
         return False
-    tolerance = max(TOLERANCE.get(a.dtype, 1e-1), TOLERANCE.get(b.dtype, 1e-1))
+    tolerance = max(TOLERANCE.get(b.dtype, 1e-1), min(TOLERANCE.get(a.dtype, 1e-1), 1e-5))
     a, b = a.double().numpy(), b.double().numpy()  # NumPy is faster on a few numbers
     scale = np.abs(b).max(initial=1.0, where=np.isfinite(b))
     with np.errstate(all="ignore"):  # infinity minus infinity

@@ -116,9 +116,6 @@ def secrets(notebook: NotebookNode, released: NotebookNode) -> list[str]:
     return sorted(line for line in long if set(re.findall(r"\w+", line)) - ORDINARY)
 
 
-# ---- Whose cell it is
-
-
 def _is_theirs(cell: NotebookNode, given: Mapping[str, NotebookNode]) -> bool:
     """Whether a cell is the student's: to be answered, or neither the assignment's nor marked as a test."""
     marks = given.get(grade_id(cell), cell).metadata.get("nbgrader", {})

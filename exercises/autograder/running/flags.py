@@ -21,7 +21,7 @@ from exercises.autograder.intake.cells import clip
 from exercises.autograder.result import Flag
 
 PARSED = 100_000  # characters of the longest cell that is parsed
-MAGIC = re.compile(r"^(\s*)[%!].*$", re.MULTILINE)
+MAGIC = re.compile(r"^([ \t]*)[%!].*$", re.MULTILINE)
 TASK = re.compile(r"checks\.(?:check|require)\(\s*\"(\w+)\"")
 LIMIT = 200  # the longest line or name in a flag or a note
 MOST_FLAGS = 100  # the most flags, and the most notes

@@ -22,8 +22,8 @@ PIXELS = 8_000_000
 SIDE = 1000  # the most pixels along a side of a picture that is shown
 PNG, JPEG = 90_000, 150_000  # the most bytes of each; a larger PNG becomes a JPEG
 NOT_SHOWN = " (a picture that cannot be shown)"
-# Without HTML, and without links to scripts, which this parser refuses by itself.
-MARKDOWN = MarkdownIt("js-default", {"html": False, "maxNesting": 20}).disable("image")
+# Without HTML, without references, of which many take minutes, and without links to scripts.
+MARKDOWN = MarkdownIt("js-default", {"html": False, "maxNesting": 20}).disable(["image", "reference"])
 
 
 def sanitize(notebook: NotebookNode) -> None:
@@ -34,7 +34,8 @@ def sanitize(notebook: NotebookNode) -> None:
             continue  # shown as text, or the course's own
         cell.pop("attachments", None)
         text = cell.source
-        if len(text) > letters:
+        columns, rows = max(line.count("|") for line in [*text.splitlines(), ""]), text.count("\n")
+        if max(len(text), columns * rows) > letters:  # a short line of a table is filled up with cells
             text = f"{text[:BEGINNING]}\n# [cut: {len(text):,} characters in all]"
         letters -= len(text)
         cell.source = inert_markdown(text)

@@ -172,10 +172,11 @@ def _within_bounds(outputs: list, room: int) -> tuple[list[NotebookNode], int]:
     """As many outputs as there is room for, made inert; the rest is not looked at, as each takes time."""
     kept = []
     for output in map(_valid, outputs):
-        least = PICTURE if is_picture(output) else 0
-        output = inert_output(output)
-        text = json.dumps(output, indent=1)
-        room -= max(least, len(text) + 8 * text.count("\n"))  # as each line is indented in the file
+        if room >= 0:
+            least = PICTURE if is_picture(output) else 0
+            output = inert_output(output)
+            text = json.dumps(output, indent=1)
+            room -= max(least, len(text) + 8 * text.count("\n"))  # as each line is indented in the file
         if room < 0:
             kept.append(new_output("stream", name="stdout", text="[cut: the notebook has too much output]\n"))
             break
