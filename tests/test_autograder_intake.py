@@ -305,6 +305,8 @@ def test_one_of_two_notebooks_by_a_student_counts(folder, other, counts, why):
     [
         [f"ann/{PS01}.ipynb", f"ann/{PS01} (1).ipynb", f"ann/{PS01}-1.ipynb"],
         ["week3/student (1).ipynb", "week3/student (2).ipynb"],
+        [f"ann/work/{PS01}.ipynb", f"bob/work/{PS01} (1).ipynb"],
+        [f"ann/work/{PS01}/{PS01}.ipynb", f"bob/work/{PS01}/{PS01} (1).ipynb"],
     ],
 )
 def test_no_notebook_counts_if_the_newest_is_unclear(folder, paths):
