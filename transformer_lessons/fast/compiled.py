@@ -18,9 +18,7 @@ from transformer_lessons.fast.decoding_steps import ReplayedSteps
 from transformer_lessons.fast.products import CPU
 from transformer_lessons.model import Transformer
 
-CAPACITY = (
-    16  # positions that a cache has room for at first; attention and beam search go through all of them
-)
+CAPACITY = 16  # a cache's room at first, in positions; attention and beam search go through all of it
 
 
 def compile_decoding(model: Transformer) -> Transformer:

@@ -80,9 +80,7 @@ def make_parser() -> Parser:
     how = search.add_mutually_exclusive_group()
     how.add_argument("--plain", action="store_true", help=PLAIN)
     how.add_argument("--int8", action="store_true", help="round weights to one byte; large models are faster")
-    how.add_argument(
-        "--compiled", action="store_true", help="compile decoding, once for each model, with g++"
-    )
+    how.add_argument("--compiled", action="store_true", help="compile decoding, once for each model (g++)")
 
     add_train_arguments(add("train", train, "train a model; Ctrl-C saves a checkpoint, --resume continues"))
     command = add("evaluate", evaluate, "measure a model on data that it was not trained on", model, search)
