@@ -118,6 +118,13 @@ def test_a_table_that_few_letters_make_large_is_cut_and_references_stay_text():
     assert "<td>2</td>" in cells[2].source
 
 
+def test_tables_share_what_all_answers_may_take_and_a_cut_one_is_no_table():
+    table = "|a" * 150 + "\n" + "|-" * 150 + "\n" + "a\n" * 400  # 60,300 cells in 1,400 letters
+    cells = [new_markdown_cell(table) for _ in range(3)]
+    sanitize(new_notebook(cells=cells))
+    assert ["<table>" in cell.source for cell in cells] == [True, False, False]
+
+
 def test_locked_cells_are_the_courses():
     cell = new_markdown_cell("<details>hint</details>", metadata={"nbgrader": {"locked": True}})
     sanitize(new_notebook(cells=[cell]))

@@ -35,9 +35,11 @@ def sanitize(notebook: NotebookNode) -> None:
         cell.pop("attachments", None)
         text = cell.source
         columns, rows = max(line.count("|") for line in [*text.splitlines(), ""]), text.count("\n")
-        if max(len(text), columns * rows) > letters:  # a short line of a table is filled up with cells
-            text = f"{text[:BEGINNING]}\n# [cut: {len(text):,} characters in all]"
-        letters -= len(text)
+        size = max(len(text), columns * rows)  # as a short line of a table is filled up with cells
+        if size > letters:
+            text = f"{text[:BEGINNING].replace('|', ' ')}\n# [cut: {len(text):,} characters in all]"
+            size = len(text)
+        letters -= size
         cell.source = inert_markdown(text)
 
 
