@@ -1,4 +1,4 @@
-"""Comparison with other implementations: ``python -m benchmarks.peers`` (12 minutes on two CPU cores).
+"""Comparison with other implementations: ``python -m benchmarks.peers`` (15 minutes on two CPU cores).
 
 Models of the same sizes train on the same captions, translate the same sentences, and are compared with the
 rate at which this machine multiplies matrices. It needs the captions, and
@@ -35,6 +35,7 @@ from benchmarks.measuring import OURS, Parts, compared, interleave, matrices, me
 from transformer_lessons import decoding
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.batches import Batches, TokenBatches
+from transformer_lessons.data.corpus import in_chunks
 from transformer_lessons.data.vocabulary import pad
 from transformer_lessons.export.huggingface import to_huggingface
 from transformer_lessons.fast import accelerate
@@ -47,6 +48,7 @@ from transformer_lessons.trainer.runs import new_trainer
 from transformer_lessons.trainer.tasks import TASKS
 
 PAIRS = 64  # per shuffled batch
+SENTENCES = 100  # translated at a time, as by `lessons translate`
 LONGEST = 64  # tokens of a translated caption
 ROUNDS = 9
 ENGINE = "CTranslate2"
@@ -134,9 +136,9 @@ def by_marian(model: nn.Module, src: Tensor, **how: float) -> Tensor:
 
 @cache
 def caption_model() -> tuple[Transformer, list[list[int]]]:
-    """A model after a fifth of its training on captions, so that its sentences end; and the test set's ids."""
+    """A model after half of its training on captions, so that its sentences end; and the test set's ids."""
     task = TASKS["multi30k"]
-    tokenisers, config = task.tokenisers(), replace(task.training, steps=task.training.steps // 5)
+    tokenisers, config = task.tokenisers(), replace(task.training, steps=task.training.steps // 2)
     trainer = new_trainer(task, tokenisers, task.sizes, config, torch.device("cpu"))
     trainer.run()
     pairs = task.evaluation_pairs(task.files("test"))
@@ -146,11 +148,11 @@ def caption_model() -> tuple[Transformer, list[list[int]]]:
 def sentences(beam_size: int, rounds: int) -> dict:
     """Captions of the test set per second, each as long as the model makes it, at most 64 tokens.
 
-    They are sorted by length into batches of 64; all three programs use the same weights.
+    They are sorted by length into batches of 100; all three programs use the same weights.
     """
     model, captions = caption_model()
     src = sorted(captions, key=len)
-    batches = [src[start : start + PAIRS] for start in range(0, len(src), PAIRS)]
+    batches = [*in_chunks(src, SENTENCES)]
     theirs, engine = to_huggingface(model), by_ctranslate2(model)
 
     search = greedy if beam_size == 1 else partial(beam, beam_size=beam_size)

@@ -181,8 +181,8 @@ def translate(chosen: argparse.Namespace) -> int:
         print(*translations(task, parts, [read_sentence(task, parts, " ".join(chosen.text))], chosen.beam))
         return 0
     is_fine = True
-    # A person at a terminal wants an answer after each line; a file is faster in batches.
-    for lines in in_chunks(enumerate(sys.stdin, start=1), 1 if sys.stdin.isatty() else 64):
+    # A person at a terminal wants an answer after each line; a file is faster if many can be sorted by length.
+    for lines in in_chunks(enumerate(sys.stdin, start=1), 1 if sys.stdin.isatty() else 500):
         readable = {}
         for number, line in lines:
             try:
