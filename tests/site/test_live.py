@@ -35,6 +35,8 @@ FIGURES = (
     "memory",
     "merges",
     "norm",
+    "paths",
+    "recall",
     "sampling",
     "smoothing",
     "speculation",
@@ -288,6 +290,53 @@ def test_the_search_is_the_packages(opened, k):
     assert said(browser) == end.replace("-", "−")
     click(browser, "Again")
     assert said(browser) == "Only BOS is there, with log p = 0."
+
+
+def test_a_letter_is_handed_on_in_a_loop_and_looked_up_by_attention(opened):
+    browser = opened("recall")
+    knobs = {"letters after": 3, "kept": 0.5, "score of C": 2.0}
+    for name, key, times, value in (
+        ("letters after", "ArrowRight", 4, 7),
+        ("kept", "ArrowUp", 12, 1.1),  # the state grows
+        ("score of C", "ArrowRight", 14, 3.4),
+    ):
+        for _ in range(times):
+            press(browser, key, f"[aria-label='{name}']")
+        knobs[name] = value
+        after, kept, score = knobs.values()
+        inputs, state = torch.tensor([8.0] + after * [0.0]), 0.0
+        for one in inputs:
+            state = kept * state + one
+        keys, values = (inputs > 0).float()[None, None, :, None], inputs[None, None, :, None]
+        answer, weights = scaled_dot_product_attention(torch.full((1, 1, 1, 1), score), keys, values)
+        found = [after, state, 8, weights[..., 0].item(), answer.item()]
+        assert numbers(said(browser)) == pytest.approx(list(map(float, found)), abs=0.051)
+        shown = each(browser, "[aria-label^='The weights'] text", "one.textContent")
+        assert shown.count(f"{weights[..., -1].item():.2f}") == after
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("x + {}", "x + {}", "x + {}"),
+        ("without {}", "x + {}", "{} alone"),
+        ("x + {}", "{} alone", "without {}"),
+        ("{} alone", "without {}", "x + {}"),
+    ],
+)
+def test_what_is_left_of_eight_paths_is_the_stream(opened, kinds):
+    browser, stream = opened("paths"), 24.0
+    for kind, name, share in zip(kinds, ("f₁", "f₂", "f₃"), (2, 3, 4), strict=True):
+        click(browser, kind.format(name))
+        stream = stream * ("alone" not in kind) + stream / share * ("without" not in kind)
+    left = 2 ** sum("+" in kind for kind in kinds)
+    assert f": {left} of 8 paths are left, " in said(browser)
+    *paths, total = numbers(said(browser).split("left, ")[1])
+    assert len(paths) == left
+    assert sum(paths) == pytest.approx(total, abs=0.3)
+    assert total == pytest.approx(stream, abs=0.051)
+    drawn = each(browser, "[aria-label='The stream'] text", "one.textContent")
+    assert numbers(drawn[-1]) == [total]
 
 
 @pytest.mark.parametrize("kind", [LayerNorm, RMSNorm])
