@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from num2words import num2words
 
-from transformer_lessons.data import byte_pair, corpus, multi30k, number_words, wmt14
+from transformer_lessons.data import corpus, multi30k, number_words, wmt14
 from transformer_lessons.data.batches import Batches, TokenBatches, make_batch
 from transformer_lessons.data.byte_pair import BytePairEncoding
 from transformer_lessons.data.corpus import Corpus, read_pairs
@@ -64,9 +64,9 @@ def test_parse_reads_what_english_says(n):
     ("texts", "complaint"),
     [
         ("|,", "got nothing"),
-        ("minus five|-5|−5|one million", "expected 0 to 999,999, got "),
+        ("-5|−5", "expected 0 to 999,999, got "),
         ("1000000|1,000,000", "got 1,000,000"),
-        ("a million|forty-towo|1,00|3.5", "expected digits or English number words, got '(a|towo|1|3.5)'"),
+        ("a million|minus five|1,00|3.5", "0 to 999,999 in digits or English words, got '(a|minus|1|3.5)'"),
         (
             "twelve hundred|one thousand thousand|ten hundred thousand|twenty eleven|five twenty",
             "form one number",
@@ -107,8 +107,6 @@ def test_a_vocabulary_there_and_back():
     assert vocabulary.decode([1, 3, 0, 4, 2, 5, 2]) == ["apple", "pear"]
     with pytest.raises(ValueError, match="tokens: expected tokens of the vocabulary, got 'plum'"):
         vocabulary.encode(["fig", "plum"])
-    with pytest.raises(ValueError, match="tokens: expected each once, got 'pear' twice"):
-        Vocabulary(["pear", "fig", "pear"])
 
 
 def test_pad_fills_up_on_the_right():
@@ -119,16 +117,10 @@ def test_pad_fills_up_on_the_right():
 def test_merges_stay_within_words():
     """Chapter 2 finds the same merges and ids by counting."""
     words = "to| be|,| or|  |not_1| «|Straße|»|\n |be|?!|\t\t".split("|")
-    assert byte_pair.split_words("".join(words)) == words
+    encoding = BytePairEncoding.train(["".join(words)], 1000)  # merges as long as there are pairs
+    assert [encoding.tokens[number].decode() for number in encoding.encode("".join(words))] == words
     encoding = BytePairEncoding.train(["to be, to be"], 1000)
     assert encoding.tokens[259:] == [b" b", b"to", b" be", b" to"]
-    assert [encoding.tokens[number] for number in encoding.encode("to  be")] == [
-        b"to",
-        b" ",
-        b" ",
-        b"b",
-        b"e",
-    ]
 
 
 @pytest.fixture(scope="module")

@@ -57,16 +57,13 @@ class Batches:
 
     def __getitem__(self, step: int) -> Batch:
         """The batch of a training step, counted from 0."""
-        return make_batch(self._chosen(step))
-
-    def _chosen(self, step: int) -> list[Pair]:
         epoch, place = divmod(step, self.steps_per_epoch)
         known = self._epoch  # read once: another thread may ask for another epoch's batch meanwhile
         if known[0] != epoch:
             # Consecutive seeds must not share epochs.
             generator = torch.Generator().manual_seed(1_000_003 * self.seed + epoch)
             known = self._epoch = (epoch, self._cut(generator))
-        return [self.pairs[number] for number in known[1][place].tolist()]
+        return make_batch([self.pairs[number] for number in known[1][place].tolist()])
 
     def _cut(self, generator: torch.Generator) -> Sequence[Tensor | np.ndarray]:
         """The batches of an epoch, as indices of pairs."""

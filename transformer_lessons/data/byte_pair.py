@@ -7,31 +7,15 @@ Install it with ``pip install "transformer-lessons[chapters]"``.
 """
 
 import json
-import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from transformer_lessons.data.libraries import library
-from transformer_lessons.data.vocabulary import BOS, EOS, PAD, Vocabulary, ids_to_show
-
-# The library merges characters, so each byte is mapped to one; none of these occurs in "<pad>".
-LETTERS = [chr(0x4E00 + byte) for byte in range(256)]
+from transformer_lessons.data.subwords import Subwords
+from transformer_lessons.data.vocabulary import BOS, EOS, PAD
 
 
-def split_words(text: str) -> list[str]:
-    """Words and runs of punctuation, each with at most one leading space, and other white space.
-
-    ``"to be!"`` gives ``["to", " be", "!"]``. Joined, the pieces are the text again; no token crosses their
-    borders. A pitfall: the same word with and without a leading space is two words with different ids.
-    """
-    return re.findall(r" ?\w+| ?[^\w\s]+|\s+", text)
-
-
-def letters(text: str) -> str:
-    """The text with each byte of its UTF-8 mapped to one character."""
-    return text.encode().decode("latin-1").translate(LETTERS)
-
-
-class BytePairEncoding:
+class BytePairEncoding(Subwords):
     """A lossless encoding of text as ids, by merges in the order in which they were learnt.
 
     Ids 0, 1, 2 are the special tokens of `Vocabulary`, which represent no text, 3 … 258 the bytes, the others
@@ -40,18 +24,15 @@ class BytePairEncoding:
     A pitfall: the order of the merges matters; the same set in another order splits words differently.
     """
 
-    pad_id, bos_id, eos_id = Vocabulary.pad_id, Vocabulary.bos_id, Vocabulary.eos_id
-
     def __init__(self, merges: Iterable[Sequence[int]] = ()):
-        tokenizers = library("tokenizers", extra="chapters")
-        self.merges = [(left, right) for left, right in merges]
-        names, pairs = [PAD, BOS, EOS, *LETTERS], []
+        self.merges, names, pairs = [(left, right) for left, right in merges], _first_names(), []
         for left, right in self.merges:
             pairs.append((names[left], names[right]))
             names.append(names[left] + names[right])
-        ids = {name: number for number, name in enumerate(names)}
-        self._library = tokenizers.Tokenizer(tokenizers.models.BPE(ids, pairs))
-        self.tokens = [bytes(ord(letter) % 0x4E00 for letter in name) for name in names]
+        super().__init__(_split_into_bytes({name: number for number, name in enumerate(names)}, pairs))
+        byte = {name: number for number, name in enumerate(names[3:259])}
+        self.tokens = [mark.encode() for mark in (PAD, BOS, EOS)]
+        self.tokens += [bytes(byte[letter] for letter in name) for name in names[3:]]
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab_size: int) -> "BytePairEncoding":
@@ -61,29 +42,34 @@ class BytePairEncoding:
         merged first, so the same texts always give the same merges, whatever their order. A pitfall: a source
         and a target language that share an embedding need one encoding, trained on both.
         """
-        tokenizers = library("tokenizers", extra="chapters")
-        learner = tokenizers.Tokenizer(tokenizers.models.BPE())
-        special = {"special_tokens": [PAD, BOS, EOS], "initial_alphabet": LETTERS, "show_progress": False}
-        trainer = tokenizers.trainers.BpeTrainer(vocab_size=vocab_size, **special)
-        learner.train_from_iterator((letters(word) for text in texts for word in split_words(text)), trainer)
+        learner = _split_into_bytes()
+        # As special tokens, the bytes keep their order.
+        options = {"vocab_size": vocab_size, "special_tokens": _first_names(), "show_progress": False}
+        trainer = library("tokenizers", extra="chapters").trainers.BpeTrainer(**options)
+        learner.train_from_iterator(texts, trainer)
         pairs = json.loads(learner.to_str())["model"]["merges"]
         return cls([(learner.token_to_id(left), learner.token_to_id(right)) for left, right in pairs])
 
-    def __len__(self) -> int:
-        return len(self.tokens)
 
-    def encode(self, text: str) -> list[int]:
-        """The ids of a text, without special ones; in each word, the pair learnt earliest is merged first.
+def _first_names() -> list[str]:
+    """What the library calls the special tokens and the bytes; merging makes no name with a space."""
+    letters = sorted(library("tokenizers", extra="chapters").pre_tokenizers.ByteLevel.alphabet())
+    # Bytes that are no printable letter are called by letters from 256 on.
+    others = (letter for letter in letters if ord(letter) > 255)
+    names = [chr(byte) if chr(byte) in letters else next(others) for byte in range(256)]
+    return [" pad", " bos", " eos", *names]
 
-        A pitfall: this may not be the split with the fewest tokens, as a merge can rule out a longer one.
-        """
-        words = [*map(letters, split_words(text))]
-        return self._library.encode(words, is_pretokenized=True).ids
 
-    def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids` up to the first end mark; ``decode(encode(text)) == text`` for every text.
+def _split_into_bytes(*model: Any) -> Any:
+    """A tokenizer of the library for bytes, which never merges across the borders of words.
 
-        A pitfall: a model may produce bytes that are not valid UTF-8; they become �, and the bytes are lost.
-        """
-        tokens = (self.tokens[number] for number in ids_to_show(ids))
-        return b"".join(tokens).decode("utf-8", errors="replace")
+    ``"to be!"`` is split into ``["to", " be", "!"]``: words and runs of punctuation, each with at most one
+    leading space, and other white space. A pitfall: a word with and without it is two words with different ids.
+    """
+    tokenizers = library("tokenizers", extra="chapters")
+    words = tokenizers.Regex(r" ?[\p{L}\p{N}_]+| ?[^\s\p{L}\p{N}_]+|\s+")
+    parts, tokenizer = tokenizers.pre_tokenizers, tokenizers.Tokenizer(tokenizers.models.BPE(*model))
+    in_bytes = parts.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = parts.Sequence([parts.Split(words, "isolated"), in_bytes])
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    return tokenizer

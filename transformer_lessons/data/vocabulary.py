@@ -13,7 +13,7 @@ PAD, BOS, EOS = "<pad>", "<bos>", "<eos>"
 class Vocabulary:
     """A fixed list of tokens; the id of a token is its index. The first three are `PAD`, `BOS`, `EOS`.
 
-    ValueError for a token given twice. A pitfall: ids mean nothing without their vocabulary, so save both.
+    A pitfall: ids mean nothing without their vocabulary, so save both.
     """
 
     pad_id, bos_id, eos_id = 0, 1, 2
@@ -21,9 +21,6 @@ class Vocabulary:
     def __init__(self, tokens: Iterable[str]):
         self.tokens = [PAD, BOS, EOS, *tokens]
         self.ids = {token: number for number, token in enumerate(self.tokens)}
-        if len(self.ids) < len(self.tokens):
-            twice = next(token for token in self.tokens if self.tokens.count(token) > 1)
-            raise ValueError(f"tokens: expected each once, got {twice!r} twice")
 
     def __len__(self) -> int:
         return len(self.tokens)
