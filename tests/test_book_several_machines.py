@@ -71,7 +71,7 @@ def test_the_page_about_wmt14_predicts_as_the_cost_model_does(request):
     models, shape = (TransformerConfig.base(), TransformerConfig.big()), costs.BatchShape(125, 25, 25)
     for name in ("T4", "A100", "H100", "H200"):
         hours = [
-            steps * 8 * costs.training_seconds(model, shape, costs.CARDS[name], utilisation=share) / 3600
+            steps * 8 * costs.training_operations(model, shape) / (costs.CARDS[name].rate * share) / 3600
             for model, steps in zip(models, (100_000, 300_000), strict=True)
             for share in (0.3, 0.1)
         ]

@@ -1,7 +1,7 @@
-"""The costs of a model, from its config: parameters, operations, bytes, and time on a GPU.
+"""The costs of a model, from its config: parameters, operations and bytes, and what GPUs can do.
 
-Parameters and operations are counted by the formulas that chapters 11 and 12 derive. The memory
-of training is measured, in a step with fake tensors, which have sizes but no numbers.
+Operations are counted by the formulas that chapter 11 derives. The memory of training is measured, in a
+step with fake tensors, which have sizes but no numbers.
 """
 
 import weakref
@@ -26,20 +26,11 @@ from transformer_lessons.model import Transformer
 
 @dataclass(frozen=True)
 class BatchShape:
-    """The number of sentence pairs in a batch, and their lengths with padding, which is computed too.
-
-    `projected`: target positions of the whole batch that are projected to the vocabulary; all by default.
-    """
+    """The number of sentence pairs in a batch, and their lengths with padding, which is computed too."""
 
     sentences: int
     source: int
     target: int
-    projected: int | None = None
-
-    @property
-    def outputs(self) -> int:
-        """The number of positions that are projected."""
-        return self.sentences * self.target if self.projected is None else self.projected
 
 
 def parameters(config: TransformerConfig) -> int:
@@ -48,14 +39,8 @@ def parameters(config: TransformerConfig) -> int:
     An attention has ``4 d² + 4 d``, a feed-forward network ``2 d d_ff + d_ff + d``, a norm ``2 d``. A pitfall: a
     matrix that is used twice, as embedding and as output, counts once.
     """
-    encoder, decoder, d = config.num_encoder_layers, config.num_decoder_layers, config.d_model
-    tables = config.target_vocab_size * (1 if config.tie_embeddings else 2)
-    tables += 0 if config.shared_vocabulary else config.source_vocab_size
-    tables += 2 * config.max_length if config.position == "learned" else 0
-    attention = (encoder + 2 * decoder) * (4 * d * d + 4 * d)
-    feed_forward = (encoder + decoder) * (2 * d * config.d_ff + config.d_ff + d)
-    norms = (2 * encoder + 3 * decoder + 2 * config.norm_first) * 2 * d
-    return tables * d + attention + feed_forward + norms
+    with torch.device("meta"):  # whose tensors have sizes but no numbers
+        return sum(parameter.numel() for parameter in Transformer(config).parameters())
 
 
 class Operations(NamedTuple):
@@ -96,7 +81,7 @@ def forward_operations(config: TransformerConfig, shape: BatchShape) -> Operatio
         projections=2 * d * d * (4 * vectors + decoder * (2 * targets + 2 * sources)),
         scores=4 * d * (encoder * sources * shape.source + decoder * targets * (shape.target + shape.source)),
         feed_forward=4 * vectors * d * config.d_ff,
-        output=2 * shape.outputs * d * config.target_vocab_size,
+        output=2 * targets * d * config.target_vocab_size,
     )
 
 
@@ -154,11 +139,6 @@ class TrainingMemory(NamedTuple):
         """The bytes that the graph holds between forward and backward."""
         return self.encoder + self.decoder + self.loss
 
-    @property
-    def moved(self) -> int:
-        """The bytes that a step moves at least, as each of these is written once and read once."""
-        return 2 * (self.parameters + self.saved)
-
 
 @lru_cache
 def training_memory(
@@ -182,8 +162,8 @@ def training_memory(
             hidden = model.decode(tgt, memory, src_mask)
             del memory
             at.append(held.now - hidden.nbytes)  # if anything keeps `hidden`, the loss does
-            hidden, targets = hidden.flatten(0, 1)[: shape.outputs], tgt.flatten()[: shape.outputs]
-            loss, _ = hidden_loss(model, hidden, targets)
+            hidden = hidden.flatten(0, 1)
+            loss, _ = hidden_loss(model, hidden, tgt.flatten())
             del hidden
         at.append(held.now - loss.nbytes)
         loss.backward()
@@ -208,15 +188,3 @@ CARDS = {
     "H100": Card("bfloat16", 989e12, 3350e9, 80e9),  # SXM
     "H200": Card("bfloat16", 989e12, 4800e9, 141e9),
 }
-
-
-def training_seconds(
-    config: TransformerConfig, shape: BatchShape, card: Card, *, utilisation: float
-) -> float:
-    """The time of a training step: ``max(operations / (rate · utilisation), bytes moved / bandwidth)``.
-
-    The arithmetic or the memory traffic, whichever takes longer (the roofline of Williams et al. 2009). Two
-    pitfalls: the utilisation is an assumption; and gradients that several cards exchange are not included.
-    """
-    arithmetic = training_operations(config, shape) / (card.rate * utilisation)
-    return max(arithmetic, training_memory(config, shape, card.precision).moved / card.bandwidth)
