@@ -87,7 +87,7 @@ def sentence(n: int) -> dict:
 
 def drawn(draw: Callable, *given: object, on: slice = slice(None)) -> list[str]:
     """What a function draws on these panels, as SVG, with its thousands of rectangles shortened."""
-    panels = one_page.panels()[on]
+    panels = [one_page.Panel(height) for height in one_page.HEIGHTS[on]]
     draw(*panels, *given)
     return [re.sub(RECTANGLE, r"M\1 \2H\3V\4H\1z", panel.svg()[1]) for panel in panels]
 

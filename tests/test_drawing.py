@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from transformer_lessons.tools.drawing import PALETTE, TINT, WIDTH, Canvas, Drawing, Plot, text_width
+from transformer_lessons.tools.one_page import Panel
 from transformer_lessons.tools.svg import STYLE, in_html, in_svg
 
 ROOT = Path(__file__).parent.parent
@@ -113,7 +114,7 @@ def test_colours_are_variables_and_others_are_refused():
     assert {"var(--weight)", "var(--value)"} <= set(used) <= {f"var(--{role})" for role in PALETTE}
     (blue := Plot()).axes.plot([1, 2], color="tab:blue")
     (pixels := Plot()).axes.imshow([[1, 2]])
-    for plot, complaint in ((blue, "a role of the palette, got #1f77b4"), (pixels, "Plot.heat")):
+    for plot, complaint in ((blue, "a role of the palette, got #1f77b4"), (pixels, "got pixels")):
         with pytest.raises(ValueError, match=complaint):
             plot.svg()
 
@@ -136,13 +137,10 @@ def test_letters_on_a_phone_have_9_pixels_and_stay_inside():
 
 
 def test_heat_cells_have_the_opacity_and_place_of_their_values():
-    plot = Plot()
-    plot.heat([[0.5, 0.5, -1.0], [0.0, 0.25, 0.0]], "query", "key")
-    cell = r'd="M([\d.]+) ([\d.]+)L([\d.]+) [^"]*"[^>]*style="(?:fill-opacity:([\d.]+);)?fill:var\(--(\w+)'
-    cells = re.findall(cell, plot.svg()[1])
-    assert [one[3:] for one in cells] == [("0.5", "query"), ("", "key"), ("0.25", "query")]
-    corners = [plot.at(-0.5, 0)[0], 12, plot.at(1.5, 0)[0]]  # equal neighbours are merged
-    assert [float(place) for place in cells[0][:3]] == pytest.approx(corners, abs=0.01)
+    (panel := Panel(40)).heat(10, 20, [[1.0, 0.5, -3.0]], "query", 6, negative="key")
+    cell = r'd="M([\d.]+) ([\d.]+)L([\d.]+) [^"]*" style="(?:fill-opacity:([\d.]+);)?fill:var\(--(\w+)'
+    cells = [(float(x), float(y), *look) for x, y, _, *look in re.findall(cell, panel.svg()[1])]
+    assert cells == [(22, 20, "", "key"), (16, 20, "0.25", "query"), (10, 20, "0.5", "query")]
 
 
 def test_only_opaque_lines_of_a_kind_share_a_path():

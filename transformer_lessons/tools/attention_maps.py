@@ -11,10 +11,8 @@ from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product
 
 
 @torch.no_grad()
-def attention_maps(
-    model: nn.Module, *inputs, **options
-) -> dict[str, Float[Tensor, "batch heads queries keys"]]:
-    """Run ``model(*inputs, **options)`` and return every `MultiHeadAttention`'s weights by its name in the model.
+def attention_maps(model: nn.Module, *inputs) -> dict[str, Float[Tensor, "batch heads queries keys"]]:
+    """Run ``model(*inputs)`` and return every `MultiHeadAttention`'s weights by its name in the model.
 
     A pitfall: weights stored on a module keep the whole graph of its last call alive; none are stored here.
     """
@@ -34,5 +32,5 @@ def attention_maps(
     with ExitStack() as replaced:
         for name, module in modules.items():
             replaced.enter_context(patch.object(module, "attention", recording(name, module.attention)))
-        model(*inputs, **options)
+        model(*inputs)
     return maps

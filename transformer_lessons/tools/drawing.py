@@ -8,7 +8,7 @@ alternative text. Symbols are written `d_k`, `10^5` or `x_{ij}` and typeset as f
 import io
 import math
 from collections import defaultdict
-from itertools import groupby
+from html import escape
 from typing import NamedTuple
 
 import matplotlib as mpl
@@ -20,7 +20,7 @@ from matplotlib.text import Text
 from matplotlib.textpath import TextToPath
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from transformer_lessons.tools.svg import PALETTE, compact, figure, plain, tick
+from transformer_lessons.tools.svg import PALETTE, STYLE, compact, in_html, plain, tick
 
 WIDTH, TEXT, SMALL, LINE, TINT, HEAD = 340, 11.5, 10, 1.3, 0.14, "-|>,head_length=5.5,head_width=2.8"
 SERIES = ("query", "key", "value", "decoder", "encoder", "residual")  # of a plot's lines, unless given a role
@@ -236,21 +236,6 @@ class Plot(Canvas):
         x, y = self.axes.transData.transform((x, y))
         return float(x), float(self.height - y)
 
-    def heat(self, values, role="weight", negative="key"):
-        """Draw cells whose opacity shows their values, row 0 on top; `negative` is the colour below zero."""
-        rows = [[float(value) for value in row] for row in values]
-        most = max(abs(value) for row in rows for value in row) or 1
-        fills = defaultdict(list)
-        for i, row in enumerate(rows):
-            for level, run in groupby(range(len(row)), lambda j, row=row: round(row[j] / most, 2)):
-                run = list(run)
-                fills[role if level > 0 else negative, abs(level)].append((sum(run) / len(run), i, len(run)))
-        for fill, runs in fills.items():
-            path = Path.make_compound_path(*(cells([(x, y)], n, 1) for x, y, n in runs))
-            self.axes.add_patch(PathPatch(path, fc=fill, ec="none", gid="crisp"))
-        self.axes.grid(False)
-        self.axes.set(xlim=(-0.5, len(rows[0]) - 0.5), ylim=(len(rows) - 0.5, -0.5))
-
     @ours
     def _fit(self):
         for axis in (self.axes.xaxis, self.axes.yaxis):
@@ -287,7 +272,15 @@ class Drawing:
         self.zoom = zoom or (1.4 if len(self.panels) == 1 else 1.2)
 
     def _repr_html_(self):
-        return figure(self.number, self.panels, self.zoom, self.caption, self.alt)
+        name, parts = f"fig-{self.number.replace('.', '-')}", []
+        for i, panel in enumerate(self.panels):
+            view, content = panel.svg(f"{name}-{i}")
+            about = 'aria-hidden="true"' if i else f'role="img" aria-label="{escape(plain(self.alt))}"'
+            wide = f"max-width:{panel.width * self.zoom:g}px"
+            parts.append(f'<svg viewBox="{view}" {about} style="{wide}">{content}</svg>')
+        caption = in_html(self.caption)
+        parts.append(f"<figcaption><strong>Figure {self.number}.</strong> {caption}</figcaption>")
+        return f'{STYLE}<figure class="drawing" id="{name}">{"".join(parts)}</figure>'
 
     def __repr__(self):
         return f"Figure {self.number}. {self.caption} ({self.alt})"

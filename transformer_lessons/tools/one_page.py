@@ -32,6 +32,7 @@ CHAPTERS = {"self-attention": ("03 07", "04"), "cross-attention": ("", "07"), "f
 MAPS = ("em", "encoder", "self"), ("dm", "decoder", "self"), ("cm", "decoder", "cross")
 GRIDS, HEATS = ((190, 374, 19), (104, 374, 17)), ((186, 284, 635), (186, 284, 832))  # of maps, of the stream
 SIDES, STEPS, CROSS, LAST = ("encoder", "decoder"), 6, 590, 940  # first rows of cross-attention, of chances
+HEIGHTS = 700, 1024  # of the panels
 
 
 @cache
@@ -46,13 +47,9 @@ def run(n: int) -> dict:
     for side, stack in zip("ed", stacks, strict=True):
         parts |= {side + str(place): part for place, part in enumerate(stack)}
         parts |= {side + "v": stack[0].token, side + "f": stack[2].feed_forward.W_1}
-    hooks = [
+    for name, part in parts.items():
         part.register_forward_hook(lambda *given, name=name: kept.update({name: given[2][0]}))
-        for name, part in parts.items()
-    ]
     maps = attention_maps(model, src, tgt)
-    for hook in hooks:
-        hook.remove()
     kept |= {name: maps[f"{side}_layers.1.{kind}_attention"][0].mean(0) for name, side, kind in MAPS}
     names = ["PAD", "BOS", "EOS", *target.tokens[3:]]
     chances, order = (x.tolist() for x in kept["logits"].softmax(-1).sort(descending=True))
@@ -74,11 +71,11 @@ class Panel(Canvas):
             self.box(right - 24 * place - 19, y - 7.5, 19, 15, "", "soft", 3, 0)
             self.small(right - 24 * place - 9.5, y, chapter, "center")
 
-    def heat(self, x, y, rows, role, cell=6):
-        """Draw numbers as cells: opaque far from 0, grey below it. Cells that look alike are one path."""
+    def heat(self, x, y, rows, role, cell=6, negative="mask"):
+        """Draw numbers as cells: opaque from ±2 on, `negative` below 0. Cells that look alike are one path."""
         alike = {}
         for i, j in ((i, j) for i, row in enumerate(rows) for j in range(len(row))):
-            look = (role if rows[i][j] > 0 else "mask", round(4 * min(abs(float(rows[i][j])), 2)) / 8)
+            look = (role if rows[i][j] > 0 else negative, round(4 * min(abs(float(rows[i][j])), 2)) / 8)
             alike.setdefault(look, []).append((x + cell * (j + 0.5), y + cell * (i + 0.5)))
         for look, middles in sorted(alike.items()):
             self._add(PathPatch, cells(middles, cell, cell), fc=look, ec="none")
@@ -252,11 +249,6 @@ def look(b: Panel, one: dict, k: int) -> None:
     b.units(1, one["df"][k], one["words"][1][k])
 
 
-def panels() -> tuple[Panel, Panel]:
-    """Both panels, empty."""
-    return Panel(700), Panel(1024)
-
-
 class OnePage(Drawing):
     """A drawing whose caption is under the shorter panel if there is room for both side by side."""
 
@@ -273,7 +265,7 @@ padding:0!important;margin:-45% auto 0 0!important}}</style>"""
 
 def figure(n: int, at: int, **words: str) -> Drawing:
     """The static drawing of one step; `words` are number, caption and alt."""
-    (a, b), one = panels(), run(n)
+    (a, b), one = map(Panel, HEIGHTS), run(n)
     base(a, b)
     sentence(a, b, one)
     for k in range(at + 1):

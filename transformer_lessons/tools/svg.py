@@ -80,27 +80,11 @@ def tick(value: float, _=None) -> str:
     return words.replace("-", "−")
 
 
-def figure(number: str, panels: list, zoom: float, caption: str, alt: str) -> str:
-    """The HTML of a drawing: each panel, at most `zoom` times its own width, and the caption."""
-    name, parts = f"fig-{number.replace('.', '-')}", []
-    for i, panel in enumerate(panels):
-        view, content = panel.svg(f"{name}-{i}")
-        about = 'aria-hidden="true"' if i else f'role="img" aria-label="{escape(plain(alt))}"'
-        wide = f"max-width:{panel.width * zoom:g}px"
-        parts.append(f'<svg viewBox="{view}" {about} style="{wide}">{content}</svg>')
-    parts.append(f"<figcaption><strong>Figure {number}.</strong> {in_html(caption)}</figcaption>")
-    return f'{STYLE}<figure class="drawing" id="{name}">{"".join(parts)}</figure>'
-
-
 def compact(svg: str, name: str) -> str:
     """The content of matplotlib's `<svg>`, without anything that a page does not need.
 
-    Args:
-        svg: the text of the SVG.
-        name: the prefix of all ids that are referred to; other ids are removed.
-
-    Raises:
-        ValueError: for a colour that is not in the palette, or for a raster image.
+    Ids that are referred to begin with `name`; other ids are removed. ValueError for a colour that is not in the
+    palette, or for a raster image.
     """
     used = dict.fromkeys(re.findall(r'(?:url\(|href=")#(\w+)', svg))
     names = {old: f"{name}-{i}" for i, old in enumerate(used)}
@@ -111,7 +95,7 @@ def compact(svg: str, name: str) -> str:
 def _element(node: ElementTree.Element, names: dict[str, str]) -> str:
     tag, style = node.tag.rpartition("}")[2], node.get("style", "")
     if tag == "image":
-        raise ValueError("image: expected shapes, got pixels, which have no dark mode; use Plot.heat")
+        raise ValueError("image: expected shapes, got pixels, which have no dark mode")
     unseen = tag == "path" and not node.get("id") and "stroke: " not in style and "fill: none" in style
     if tag in ("metadata", "style") or unseen:
         return ""
@@ -134,7 +118,6 @@ def _element(node: ElementTree.Element, names: dict[str, str]) -> str:
         else:
             value = "" if value.startswith("rotate(-0 ") else _rounded(value)
         attributes += [f' {key}="{escape(value)}"'] if value else []
-    attributes += [' shape-rendering="crispEdges"'] * (node.get("id") == "crisp")
     if tag == "g" and not attributes:
         return content
     return f"<{tag}{''.join(attributes)}" + (f">{content}</{tag}>" if content else "/>")
