@@ -28,7 +28,7 @@ def test_the_oracles_are_of_several_kinds():
     canon = "encodings embeddings norms attention feed_forward losses schedule layers model decoding"
     assert {case.component.split(".")[0] for case in cases()} == {*canon.split(), "fast", "variants"}
     assert {case.oracle.startswith("transformers ") for case in cases()} == {False, True}
-    assert len({case.name for case in cases()}) == len(cases()) == 53
+    assert len({case.name for case in cases()}) == len(cases()) == 49
 
 
 # --- The measure itself
@@ -39,7 +39,6 @@ def test_distance_by_hand():
     assert distance(ours, theirs) == 0.5 / 4
     assert distance(ours / 8, theirs / 8) == 0.5 / 8  # below 1 it is absolute
     assert distance(-theirs, theirs) == 2
-    assert distance(torch.zeros(0, 3), torch.zeros(0, 3)) == 0
 
 
 def test_other_shapes_dtypes_and_nan_are_infinitely_far():

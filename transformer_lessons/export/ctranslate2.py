@@ -6,11 +6,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from transformer_lessons.attention import MultiHeadAttention
 from transformer_lessons.data.libraries import library
 from transformer_lessons.data.subwords import Subwords
 from transformer_lessons.data.vocabulary import BOS, EOS, PAD
-from transformer_lessons.embeddings import TransformerEmbedding
 from transformer_lessons.layers import DecoderLayer, EncoderLayer
 from transformer_lessons.model import Transformer
 from transformer_lessons.norms import LayerNorm
@@ -51,8 +49,10 @@ def specification(model: Transformer) -> Any:
         activation={"relu": specs.Activation.RELU, "gelu": specs.Activation.GELU}[c.activation],
     )
     encoder, decoder = spec.encoder, spec.decoder
-    embedding(encoder, encoder.embeddings[0], model.source_embedding)
-    embedding(decoder, decoder.embeddings, model.target_embedding)
+    encoder.embeddings[0].weight = model.source_embedding.token.weight.detach()
+    decoder.embeddings.weight = model.target_embedding.token.weight.detach()
+    encoder.position_encodings.encodings = model.source_embedding.position.table.detach()
+    decoder.position_encodings.encodings = model.target_embedding.position.table.detach()
     for side, layers in ((encoder, model.encoder_layers), (decoder, model.decoder_layers)):
         for theirs, ours in zip(side.layer, layers, strict=True):
             layer(theirs, ours)
@@ -63,30 +63,21 @@ def specification(model: Transformer) -> Any:
     return spec
 
 
-def embedding(side: Any, theirs: Any, ours: TransformerEmbedding) -> None:
-    """Copy the tokens' and positions' tables; both sides scale by √d_model."""
-    theirs.weight = ours.token.weight.detach()
-    side.position_encodings.encodings = ours.position.table.detach()
-
-
 def layer(theirs: Any, ours: EncoderLayer | DecoderLayer) -> None:
-    """Copy each part of a layer with its norm."""
-    attention(theirs.self_attention, ours.self_attention, self_attention=True)
+    """Copy each part of a layer with its norm; matrices that multiply the same vectors are joined into one."""
+    own = ours.self_attention
+    linear(theirs.self_attention.linear[0], own.W_q, own.W_k, own.W_v)
+    linear(theirs.self_attention.linear[1], own.W_o)
     norm(theirs.self_attention.layer_norm, ours.add_norm_self.norm)
     if isinstance(ours, DecoderLayer):
-        attention(theirs.attention, ours.cross_attention, self_attention=False)
+        cross = ours.cross_attention
+        linear(theirs.attention.linear[0], cross.W_q)
+        linear(theirs.attention.linear[1], cross.W_k, cross.W_v)
+        linear(theirs.attention.linear[2], cross.W_o)
         norm(theirs.attention.layer_norm, ours.add_norm_cross.norm)
     linear(theirs.ffn.linear_0, ours.feed_forward.W_1)
     linear(theirs.ffn.linear_1, ours.feed_forward.W_2)
     norm(theirs.ffn.layer_norm, ours.add_norm_feed_forward.norm)
-
-
-def attention(theirs: Any, ours: MultiHeadAttention, *, self_attention: bool) -> None:
-    """Copy an attention; matrices that multiply the same vectors are joined into one."""
-    q, k, v = ours.W_q, ours.W_k, ours.W_v
-    joined = [(q, k, v)] if self_attention else [(q,), (k, v)]
-    for one, matrices in zip(theirs.linear, [*joined, (ours.W_o,)], strict=True):
-        linear(one, *matrices)
 
 
 def linear(theirs: Any, *ours: nn.Linear) -> None:

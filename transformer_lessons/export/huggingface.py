@@ -28,37 +28,32 @@ def save(directory: Path, model: Transformer, source: Tokeniser, target: Tokenis
 def to_huggingface(model: Transformer) -> nn.Module:
     """A MarianMTModel, or for pre-norm a PegasusForConditionalGeneration, that gives the same logits.
 
-    Raises:
-        ValueError: for learned positions, and for pre-norm with two vocabularies, which neither supports.
+    ValueError for learned positions, and for pre-norm with two vocabularies, which neither supports.
     """
     transformers, c = library("transformers", extra="huggingface"), model.config
     if c.position != "sinusoidal":
         raise ValueError(f"huggingface: expected sinusoidal positions, got {c.position} ones")
     if c.norm_first and not c.shared_vocabulary:
         raise ValueError("huggingface: expected one vocabulary for both languages with pre-norm, got two")
-    if c.norm_first:
-        kinds = transformers.PegasusConfig, transformers.PegasusForConditionalGeneration
-    else:
-        kinds = transformers.MarianConfig, transformers.MarianMTModel
-    theirs = kinds[1](kinds[0](**marian_settings(c))).eval()
+    kind = transformers.PegasusForConditionalGeneration if c.norm_first else transformers.MarianMTModel
+    theirs = kind(kind.config_class(**marian_settings(c))).eval()
     theirs.load_state_dict(to_marian(model.state_dict()), strict=False)  # positions and a bias of 0 are there
     theirs.generation_config.max_length = 1 + c.max_length  # with the start mark
     return theirs
 
 
 def to_marian(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Our state dict under Marian's names, permuted into the order of its positions."""
-    return renamed({name: sines_first(name, x) for name, x in state.items()}, MARIAN)
+    """Our state dict under Marian's names, with sines first.
 
-
-def sines_first(name: str, x: Tensor) -> Tensor:
-    """A weight with its rows permuted if it writes the residual stream, its columns if it reads it."""
-    writes = any(part in name for part in ("W_o.", "W_2.", "norm."))
-    width = x.size(0 if writes else -1)
-    order = torch.cat([torch.arange(0, width, 2), torch.arange(1, width, 2)])
-    if writes:
-        return x[order]
-    return x[:, order] if x.dim() == 2 else x
+    A weight's rows are permuted if it writes the residual stream, its columns if it reads it.
+    """
+    new = {}
+    for name, x in state.items():
+        writes = any(part in name for part in ("W_o.", "W_2.", "norm."))
+        width = x.size(0 if writes else -1)
+        order = torch.cat([torch.arange(0, width, 2), torch.arange(1, width, 2)])
+        new[name] = x[order] if writes else x[:, order] if x.dim() == 2 else x
+    return renamed(new, MARIAN)
 
 
 def tokeniser(ours: Tokeniser):

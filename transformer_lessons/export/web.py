@@ -36,8 +36,7 @@ def exported(model: Transformer, source: Tokeniser, target: Tokeniser, dtype: st
     ``dtype="float32"``. Tied weights are written once, under their first name, and listed under `tied`. A
     pitfall: with one scale for a whole matrix, its largest row would cost all others their precision.
 
-    Raises:
-        ValueError: for a model with parts that the page has no code for, or without a list of tokens.
+    ValueError for a model with parts that the page has no code for, or without a list of tokens.
     """
     if not isinstance(source, Vocabulary):
         raise ValueError("web: expected a model of number words, got one of texts")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from transformer_lessons.config import expect
 from transformer_lessons.export.huggingface import to_marian
 from transformer_lessons.model import Transformer
 from transformer_lessons.oracles.names import layer_to_torch, marian_settings
@@ -19,35 +20,30 @@ def import_weights(model: Transformer, theirs: nn.Module) -> None:
     """Copy the weights of a `torch.nn.Transformer`, a MarianMTModel or a PegasusForConditionalGeneration.
 
     `torch.nn.Transformer` has no embeddings and no output projection: ours keeps its own. A pitfall: by
-    default it has a norm after each stack even with post-norm, unlike the paper's model and ours.
-
-    Raises:
-        ValueError: if theirs has other weights or other settings than ours.
+    default it has a norm after each stack even with post-norm, unlike the paper's model and ours. ValueError if
+    theirs has other weights or other settings than ours.
     """
     state, c = model.state_dict(), model.config
     if isinstance(theirs, nn.Transformer):
         state = {name: x for name, x in state.items() if name.startswith(("encoder_", "decoder_"))}
         translate, others = layer_to_torch, theirs.state_dict()
         layer, norm = theirs.encoder.layers[0], model.encoder_layers[0].add_norm_self.norm
-        expect("norm_first", c.norm_first, layer.norm_first)
-        expect("num_heads", c.num_heads, layer.self_attn.num_heads)
-        expect("activation", c.activation, getattr(layer.activation, "__name__", layer.activation))
-        expect("layer_norm_eps", norm.eps, layer.norm1.eps)
+        settings = {
+            "norm_first": (c.norm_first, layer.norm_first),
+            "num_heads": (c.num_heads, layer.self_attn.num_heads),
+            "activation": (c.activation, getattr(layer.activation, "__name__", layer.activation)),
+            "layer_norm_eps": (norm.eps, layer.norm1.eps),
+        }
     else:
         translate, others = to_marian, theirs.state_dict()
-        expect("norm_first", c.norm_first, type(theirs).__name__.startswith("Pegasus"))
-        for name, value in marian_settings(c).items():
-            if name not in WITHOUT_EFFECT:
-                expect(name, value, getattr(theirs.config, name, value))
-        expect("final_logits_bias", 0.0, others["final_logits_bias"].abs().max().item())
+        same = {name: value for name, value in marian_settings(c).items() if name not in WITHOUT_EFFECT}
+        settings = {name: (value, getattr(theirs.config, name, value)) for name, value in same.items()}
+        settings["norm_first"] = c.norm_first, type(theirs).__name__.startswith("Pegasus")
+        settings["final_logits_bias"] = 0.0, others["final_logits_bias"].abs().max().item()
         others = {name: x for name, x in others.items() if not name.endswith(NOT_WEIGHTS)}
+    for name, (ours, other) in settings.items():
+        expect(ours == other, name, f"{ours}, as in our model", other)
     model.load_state_dict(invert(translate, state, others), strict=False)
-
-
-def expect(name: str, ours: object, theirs: object) -> None:
-    """Raise ValueError unless a setting is the same on both sides."""
-    if ours != theirs:
-        raise ValueError(f"{name}: expected {ours}, as in our model, got {theirs}")
 
 
 def invert(translate: Callable[[dict], dict], ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> dict:

@@ -1,7 +1,6 @@
 """Our state dicts under other libraries' names: renamed, concatenated and permuted, nothing else."""
 
 import torch
-from torch import Tensor
 
 from transformer_lessons.config import TransformerConfig
 
@@ -107,14 +106,14 @@ def layer_to_torch(state: dict) -> dict:
     return new
 
 
-def reorder(x: Tensor, d_k: int) -> Tensor:
-    """Every head's rows reordered: `variants.rotate` turns entries (2i, 2i + 1), Llama (i, i + d_k / 2)."""
-    return x.unflatten(0, (-1, d_k // 2, 2)).transpose(1, 2).flatten(0, 2)
-
-
 def layer_to_llama(state: dict, d_k: int) -> dict:
-    """The state of a `variants.modern` layer for LlamaDecoderLayer, of a `LanguageModel` for Qwen3."""
-    turned = ("W_q.", "W_k.", "norm_q.", "norm_k.")
-    is_turned = {name: name.partition("self_attention.")[2].startswith(turned) for name in state}
-    state = {"model.norm.weight" if name == "norm.weight" else name: x for name, x in state.items()}
-    return renamed({name: reorder(x, d_k) if is_turned.get(name) else x for name, x in state.items()}, LLAMA)
+    """The state of a `variants.modern` layer for LlamaDecoderLayer, of a `LanguageModel` for Qwen3.
+
+    Every head's rows are reordered: `variants.rotate` turns entries (2i, 2i + 1), Llama (i, i + d_k / 2).
+    """
+    new, turned = {}, ("W_q.", "W_k.", "norm_q.", "norm_k.")
+    for name, x in state.items():
+        if name.partition("self_attention.")[2].startswith(turned):
+            x = x.unflatten(0, (-1, d_k // 2, 2)).transpose(1, 2).flatten(0, 2)
+        new["model.norm.weight" if name == "norm.weight" else name] = x
+    return renamed(new, LLAMA)

@@ -22,7 +22,7 @@ from transformer_lessons.fast.kernels import fused_attention
 from transformer_lessons.feed_forward import FeedForward
 from transformer_lessons.layers import DecoderLayer, EncoderLayer
 from transformer_lessons.losses import label_smoothed_loss
-from transformer_lessons.masks import additive, boolean, causal_mask, padding_mask
+from transformer_lessons.masks import additive, causal_mask, padding_mask
 from transformer_lessons.model import Transformer
 from transformer_lessons.oracles import names
 from transformer_lessons.schedule import warmup_inverse_sqrt
@@ -58,11 +58,6 @@ def some_mask() -> Tensor:
     return mask
 
 
-def to_additive(mask: Tensor) -> Tensor:
-    """The mask as an additive one, in the dtype of all computations."""
-    return additive(mask, torch.get_default_dtype())
-
-
 def output_of(attend: Callable) -> Callable:
     """A function that returns only the first of `attend`'s results."""
     return lambda *given, **options: attend(*given, **options)[0]
@@ -72,13 +67,12 @@ def output_of(attend: Callable) -> Callable:
 
 
 def attention(attend: Callable, mask: str) -> tuple:
-    """One form of attention under one kind of mask; an additive one is theirs, and converted for ours."""
+    """One form of attention under one kind of mask."""
     theirs = F.scaled_dot_product_attention
     if mask == "causal":
         return partial(attend, is_causal=True), partial(theirs, is_causal=True), qkv(KEYS)
-    given = {"none": lambda: None, "boolean": some_mask, "additive": lambda: to_additive(some_mask())}[mask]()
-    read = None if given is None else boolean(given)
-    return (lambda *x: attend(*x, read)), (lambda *x: theirs(*x, given)), qkv()
+    given = some_mask() if mask == "boolean" else None
+    return (lambda *x: attend(*x, given)), (lambda *x: theirs(*x, given)), qkv()
 
 
 def attention_gradients() -> tuple:
@@ -130,8 +124,7 @@ def multi_head(inputs: str) -> tuple:
     if inputs == "cross":
         return ours, output_of(theirs), [vectors(QUERIES), vectors(), vectors()], *rest
     visible = SOURCE & causal_mask(KEYS)
-    each_head = visible.expand(-1, HEADS, -1, -1).flatten(0, 1)
-    hidden = to_additive(each_head) if inputs == "additive mask" else ~each_head
+    hidden = ~visible.expand(-1, HEADS, -1, -1).flatten(0, 1)
     return partial(ours, mask=visible), lambda x: theirs(x, x, x, attn_mask=hidden)[0], [vectors()], *rest
 
 
@@ -249,7 +242,8 @@ def llama_layer() -> tuple:
     ours = variants.modern(EncoderLayer(TransformerConfig(17, VOCAB, **MODERN_SIZES)), 2)
     theirs = in_one_dtype(LlamaDecoderLayer(LlamaConfig(**MODERN), layer_idx=0))
     seen = causal_mask(KEYS)
-    call = partial(theirs, attention_mask=to_additive(seen), position_embeddings=rotary_tables())
+    hidden = additive(seen, torch.get_default_dtype())
+    call = partial(theirs, attention_mask=hidden, position_embeddings=rotary_tables())
     rest = (ours, theirs), partial(names.layer_to_llama, d_k=14)
     return partial(ours, mask=seen), call, [vectors(width=84)], *rest
 
@@ -368,8 +362,8 @@ def until_end(ids: Tensor) -> Tensor:
     return ids.masked_fill((ids == 2).cumsum(1) > (ids == 2).long(), 0).double()
 
 
-INPUTS = {"inputs": ("boolean mask", "additive mask", "cross")}
-MASKS = {"mask": ("none", "boolean", "additive", "causal")}
+INPUTS = {"inputs": ("mask", "cross")}
+MASKS = {"mask": ("none", "boolean", "causal")}
 MODELS = {"norm_first": (False, True), "tying": ("none", "target", "three-way")}
 LAYERS = {"norm_first": (False, True), "activation": ("relu", "gelu")}
 KERNEL, GENERATE = "F.scaled_dot_product_attention", "transformers MarianMTModel.generate"
