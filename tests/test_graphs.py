@@ -21,7 +21,7 @@ from transformer_lessons.data.batches import Batch, TokenBatches
 from transformer_lessons.fast import accelerate, decoding_steps, graphs, losses
 from transformer_lessons.fast import decoding as fast
 from transformer_lessons.fast.decoding_steps import ReplayedSteps, Steps
-from transformer_lessons.fast.graphs import GraphedFunction, capture_graph, pad_rows
+from transformer_lessons.fast.graphs import GraphedFunction, capture_graph
 from transformer_lessons.model import Transformer, TransformerConfig
 from transformer_lessons.trainer import Trainer, TrainingConfig
 from transformer_lessons.variants import rotary_attention
@@ -94,17 +94,6 @@ def test_each_shape_is_recorded_when_it_comes_again(tape):
         assert_close(double(torch.ones(length)), 2 * torch.ones(length))
     assert seen == [3, 5, 3, 5, 2, 2, 2]
     assert capture_graph(seen.pop, torch.device("cpu")) == seen.pop  # on a CPU nothing is recorded
-
-
-def test_a_batch_with_more_padding_has_the_same_loss():
-    model, pairs = accelerate(new_model()), [(7, 5), (3, 12), (5, 2)]
-    src, tgt = (sentences([pair[side] for pair in pairs]) for side in (0, 1))
-    batch = Batch(src, tgt, tgt.roll(-1, 1) * (tgt != 0))
-    more = pad_rows(batch, 0)
-    assert [ids.shape for ids in more] == [(8, 7), (8, 12), (8, 12)]
-    found = [losses.batch_loss(model, one, 0.1) for one in (batch, more)]
-    for ours, expected in zip(*found, strict=True):
-        assert_close(ours.double(), expected.double())
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])

@@ -42,9 +42,8 @@ def is_known(*modules: nn.Module) -> bool:
         home, _, name = type(module).__module__.partition(".")
         is_ours = home == __package__.partition(".")[0] and not name.startswith(("variants", "checks"))
         attend = getattr(module, "attention", fused_attention)
-        if not (is_ours or type(module) in TORCH_CLASSES) or has_hooks(module):
-            return False
-        if attend not in (scaled_dot_product_attention, fused_attention):
+        has_own = attend not in (scaled_dot_product_attention, fused_attention)
+        if not (is_ours or type(module) in TORCH_CLASSES) or has_own or has_hooks(module):
             return False
     return True
 

@@ -30,10 +30,10 @@ from transformer_lessons.tools.submission import problems_of, run_cells
 from transformer_lessons.trainer import configs
 from transformer_lessons.trainer.checkpoints import load_model
 from transformer_lessons.trainer.config import PRECISIONS
-from transformer_lessons.trainer.runs import choose_device, default_directory, train, versions
+from transformer_lessons.trainer.runs import RUNS, choose_device, train, versions
 from transformer_lessons.trainer.tasks import TASKS, NumberWords, Task, load_task, translations
 
-DEFAULT_DIRECTORY = default_directory(NumberWords())
+DEFAULT_DIRECTORY = RUNS / NumberWords.name
 PLAIN = "compute as in the chapters, without `fast`"
 
 

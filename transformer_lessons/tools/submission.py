@@ -38,8 +38,7 @@ def is_ungraded(name: str) -> bool:
 def read(path: Path) -> tuple[list[dict], str]:
     """The cells of a notebook, and the name of its assignment: the one that most of its cells belong to.
 
-    Raises:
-        ValueError: for a file that is not a notebook, or not one of this course.
+    ValueError for a file that is not a notebook, or not one of this course.
     """
     try:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
@@ -96,12 +95,9 @@ def run_cells(path: Path) -> list[str]:
     """
     cells, name = read(path)
     released = assignments()[name]["cells"]
-    open_answers = {cell for cell, one in released.items() if not one["locked"]}
-    unanswered = {
-        grade_id(cell)
-        for cell in cells
-        if grade_id(cell) in open_answers and digest(cell["source"]) == released[grade_id(cell)]["sum"]
-    }
+    sums = {grade_id(cell): digest(cell["source"]) for cell in cells}
+    answers = [name for name, one in released.items() if not one["locked"]]
+    unanswered = {name for name in answers if sums.get(name) == released[name]["sum"]}
     code = [c for c in cells if c["cell_type"] == "code" and not is_ungraded(grade_id(c) or "")]
     found = []
     for number, (cell, error) in enumerate(zip(code, errors_of(code), strict=True), start=1):

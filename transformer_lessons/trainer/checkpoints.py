@@ -88,7 +88,7 @@ def load_model(directory: Path | None = None) -> tuple[Transformer, Tokeniser, T
 
 def snapshots(directory: Path) -> list[Path]:
     """The files of weights that a run has kept (``TrainingConfig.snapshots``), oldest first."""
-    return sorted(Path(directory).glob("weights-*.pt"), key=lambda path: (len(path.name), path.name))
+    return sorted(Path(directory).glob("weights-*.pt"))
 
 
 def save_snapshot(directory: Path, step: int, weights: dict[str, Tensor], *, keep: int) -> None:
@@ -100,7 +100,7 @@ def save_snapshot(directory: Path, step: int, weights: dict[str, Tensor], *, kee
 
 
 def average_checkpoints(paths: Iterable[Path]) -> dict[str, Tensor]:
-    """The mean of the weights in several `snapshots` (or checkpoints), for ``model.load_state_dict`` (§6.1).
+    """The mean of the weights in several `snapshots`, for ``model.load_state_dict`` (§6.1).
 
     ``θ = (θ_1 + … + θ_n) / n``, summed in float64. The paper averages the last 5 checkpoints of the base model
     and the last 20 of the big one, written ten minutes apart. A pitfall: only weights on one training path can be
@@ -111,6 +111,5 @@ def average_checkpoints(paths: Iterable[Path]) -> dict[str, Tensor]:
         raise ValueError("paths: expected one checkpoint or more, got none")
     for path in paths:
         state = torch.load(path, map_location="cpu", weights_only=True)
-        state = state.get("model", state)
         total = {name: total.get(name, 0.0) + tensor.double() for name, tensor in state.items()}
     return {name: (total[name] / len(paths)).to(tensor.dtype) for name, tensor in state.items()}

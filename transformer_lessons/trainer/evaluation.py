@@ -15,6 +15,8 @@ from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import distributed
 from transformer_lessons.trainer.checkpoints import Tokeniser
 
+BATCH = 100  # sentences translated at a time
+
 
 def translate(
     model: Transformer,
@@ -24,7 +26,6 @@ def translate(
     *,
     beam_size: int = 1,
     extra_tokens: int | None = None,
-    batch_size: int = 100,
 ) -> list[str] | list[list[str]]:
     """Translate sentences: texts, or for a `Vocabulary` the tokens of each.
 
@@ -35,20 +36,16 @@ def translate(
         beam_size: 1 for `decoding.greedy`, more for `decoding.beam`.
         extra_tokens: how many tokens more than the batch's longest sentence a translation may have, 50 in the
             paper (§6.1); None for as many as the model has positions.
-        batch_size: how many sentences are translated at a time.
     """
     if beam_size < 1:
         raise ValueError(f"beam_size: expected 1 or more, got {beam_size}")
     most = model.config.max_length
     ids = [source.encode(sentence) for sentence in sentences]
-    if long := [number for number, one in enumerate(ids) if len(one) > most]:
-        got = f"{len(long)} longer: number {long[0]} has {len(ids[long[0]])}"
-        raise ValueError(f"sentences: expected at most {most} tokens each, got {got}")
     device, found = next(model.parameters()).device, {}
     is_fast = any(type(part) in PLAIN for part in model.modules())  # as `fast.accelerate` makes it
     chosen = fast_decoding if is_fast else decoding
     search = chosen.greedy if beam_size == 1 else partial(chosen.beam, beam_size=beam_size)
-    for numbers in in_chunks(sorted(range(len(ids)), key=lambda number: len(ids[number])), batch_size):
+    for numbers in in_chunks(sorted(range(len(ids)), key=lambda number: len(ids[number])), BATCH):
         src = pad([ids[number] for number in numbers], source.pad_id).to(device)
         length = most if extra_tokens is None else min(most, src.size(1) + extra_tokens)
         found |= zip(numbers, search(model, src, max_length=length).tolist(), strict=True)
@@ -90,8 +87,6 @@ def evaluate_number_words(
 def error_kind(got: Sequence[str], expected: Sequence[str]) -> str:
     """The kind of error in a wrong translation: the order of its parts, or a missing, added or wrong part."""
     missing, extra = Counter(expected) - Counter(got), Counter(got) - Counter(expected)
-    if not missing and not extra:
-        return "order"
-    if not extra:
-        return "missing part"
-    return "added part" if not missing else "wrong part"
+    if missing and extra:
+        return "wrong part"
+    return "missing part" if missing else "added part" if extra else "order"

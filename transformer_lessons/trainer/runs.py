@@ -19,14 +19,10 @@ from transformer_lessons.trainer.config import TrainingConfig
 from transformer_lessons.trainer.tasks import FILES, TASKS, NumberWords, Task, batches, load_task, with_data
 from transformer_lessons.trainer.trainer import Trainer
 
+RUNS = Path("runs")  # for folders of runs, unless another one is given
 # Settings that can be given both on the command line and in a config.json.
 TRAINING_OPTIONS = ("seed", "steps", "precision", "compile", "plain", "shard")
 OPTIONS = {"training": TRAINING_OPTIONS, "data": ("vocab_size", *FILES)}
-
-
-def default_directory(task: Task) -> Path:
-    """The folder of a task's run, unless another is given."""
-    return Path("runs") / task.name
 
 
 def choose_device(name: str) -> torch.device:
@@ -80,7 +76,7 @@ def run(trainer: Trainer, task: Task, tokenisers: tuple) -> bool:
 def print_resume_hint(trainer: Trainer, task: Task) -> None:
     """Print how to resume a run that was stopped."""
     given = "" if task.name == NumberWords.name else f" --task {task.name}"
-    given += "" if trainer.directory == default_directory(task) else f" --output {trainer.directory}"
+    given += "" if trainer.directory == RUNS / task.name else f" --output {trainer.directory}"
     hint = f"to continue: lessons train --resume{given}"
     print(f"stopped after step {trainer.step}; {hint}", file=sys.stderr)
 
@@ -117,10 +113,9 @@ def new_trainer(
 
 def discard_run(directory: Path) -> None:
     """Remove an earlier run's checkpoint, weights and records; its config will be overwritten."""
-    for name in (checkpoints.CHECKPOINT, "metrics.jsonl", "record.json", "weights.safetensors"):
-        (directory / name).unlink(missing_ok=True)
-    for path in checkpoints.snapshots(directory):
-        path.unlink()
+    names = checkpoints.CHECKPOINT, "metrics.jsonl", "record.json", "weights.safetensors"
+    for path in [*(directory / name for name in names), *checkpoints.snapshots(directory)]:
+        path.unlink(missing_ok=True)
 
 
 def settings_of(
@@ -132,7 +127,7 @@ def settings_of(
     Without one, the files of a run's first steps may be overwritten, but not a finished model.
     """
     named = load_task(chosen.config) if chosen.config else TASKS[chosen.task or NumberWords.name]
-    directory = chosen.output or default_directory(named)
+    directory = chosen.output or RUNS / named.name
     own = directory / "config.json"
     if chosen.resume_or_start:
         chosen.resume = distributed.any_of((directory / checkpoints.CHECKPOINT).exists(), device)

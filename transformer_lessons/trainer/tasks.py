@@ -184,7 +184,10 @@ class TextTask:
         """
         sacrebleu, files = library("sacrebleu", extra="text"), files or self.files("test")
         name = " and ".join(Path(path).name for path in files or [self.source])
-        languages = ["en", "de"] if self.find_files else [_language(self.source), _language(self.target)]
+        languages = ["en", "de"]
+        if not self.find_files:  # fi for a.fi, et for a.et.gz
+            files_of = (self.source, self.target)
+            languages = [Path(path.removesuffix(".gz")).suffix[1:] or "?" for path in files_of]
         pairs, most = self.evaluation_pairs(files), model.config.max_length
         short = [pair for pair in pairs if len(source.encode(pair[0])) <= most]
         report_too_long(len(pairs) - len(short), len(pairs), most)
@@ -208,11 +211,6 @@ class TextTask:
             f"       lowercased: {result['bleu_lowercase']:.2f}, {result['signature_lowercase']}",
             *(f"       {e['source']}\n    → {e['got']}\n    = {e['expected']}" for e in result["examples"]),
         ]
-
-
-def _language(path: str) -> str:
-    """The language by a file's ending, without .gz: fi for a.fi, et for a.et.gz."""
-    return Path(path.removesuffix(".gz")).suffix[1:] or "?"
 
 
 def _packaged(name: str, **more) -> TextTask:

@@ -255,8 +255,6 @@ class Trainer:
         with weights of the same shapes may still compute different things.
         """
         path, model = self.directory / CHECKPOINT, self.model
-        if not path.exists():
-            raise ValueError(f"resume: expected a checkpoint, found no {path}")
         several = distributed.world_size() > 1  # then each reads only its part
         try:
             found = torch.load(path, map_location="cpu", weights_only=True, mmap=several)
