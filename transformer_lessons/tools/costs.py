@@ -57,14 +57,9 @@ class Operations(NamedTuple):
     output: int
 
     @property
-    def layers(self) -> int:
-        """The operations of encoder and decoder, which activation checkpointing computes again."""
-        return self.projections + self.scores + self.feed_forward
-
-    @property
     def total(self) -> int:
         """The operations of all parts."""
-        return self.layers + self.output
+        return sum(self)
 
 
 def forward_operations(config: TransformerConfig, shape: BatchShape) -> Operations:
@@ -93,7 +88,7 @@ def training_operations(config: TransformerConfig, shape: BatchShape, *, recompu
     too much, since W_2 is not applied again: nothing after it needs its result.
     """
     forward = forward_operations(config, shape)
-    return 3 * forward.total + (forward.layers if recompute else 0)
+    return 3 * forward.total + (forward.total - forward.output if recompute else 0)
 
 
 class Held(TorchDispatchMode):

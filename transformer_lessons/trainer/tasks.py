@@ -186,8 +186,8 @@ class TextTask:
         name = " and ".join(Path(path).name for path in files or [self.source])
         languages = ["en", "de"]
         if not self.find_files:  # fi for a.fi, et for a.et.gz
-            files_of = (self.source, self.target)
-            languages = [Path(path.removesuffix(".gz")).suffix[1:] or "?" for path in files_of]
+            own = self.source, self.target
+            languages = [Path(path.removesuffix(".gz")).suffix[1:] or "?" for path in own]
         pairs, most = self.evaluation_pairs(files), model.config.max_length
         short = [pair for pair in pairs if len(source.encode(pair[0])) <= most]
         report_too_long(len(pairs) - len(short), len(pairs), most)
