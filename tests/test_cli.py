@@ -46,7 +46,6 @@ def parsed(*words: str) -> argparse.Namespace:
     [
         ("", "the following arguments are required: COMMAND"),
         ("train --steps 0", "steps: expected 1 or more, got 0"),
-        ("train --task chess", "invalid choice: 'chess'"),
         ("train --resume", "resume: expected a run, found no runs/number-words/config.json"),
         ("train --resume --overwrite", "not allowed with argument"),
         ("train --config no.json", "no.json"),

@@ -158,11 +158,10 @@ def test_an_encoding_is_kept_in_a_file(encodings, tmp_path):
         Subwords.load(path)
 
 
-@pytest.mark.parametrize("line", ["import no_such_part", "from json import no_such_part"])
-def test_an_import_error_within_an_installed_library_is_kept(tmp_path, monkeypatch, line):
-    (tmp_path / "broken_library.py").write_text(line)
+def test_an_import_error_within_an_installed_library_is_kept(tmp_path, monkeypatch):
+    (tmp_path / "broken_library.py").write_text("import no_such_part")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ImportError, match=r"^(No module named|cannot import name) 'no_such_part'"):
+    with pytest.raises(ImportError, match=r"^No module named 'no_such_part'"):
         library("broken_library", extra="text")
 
 

@@ -1,6 +1,5 @@
 """Beam search against exhaustive search, and by hand; `test_oracles` has `generate`'s tokens."""
 
-import inspect
 import math
 from types import SimpleNamespace
 
@@ -147,11 +146,6 @@ def test_a_beam_stops_when_nothing_better_can_follow(scripted):
 
 def test_length_penalty_by_hand():
     assert (lp(1, 0.6), lp(7, 1.0), lp(13, 2.0)) == (1, 2, 9)
-
-
-def test_the_default_beam_is_the_papers():
-    given = inspect.signature(beam).parameters
-    assert (given["beam_size"].default, given["length_penalty"].default) == (4, 0.6)
 
 
 # ---- Sampling

@@ -38,11 +38,6 @@ def test_nothing_is_left_on_another_device(changes):
     assert {parameter.grad.device.type for parameter in model.parameters()} == {"meta"}
 
 
-def test_longer_than_max_length(src):
-    with pytest.raises(ValueError, match="x: expected at most 13 positions"):
-        new_model()(src, torch.ones(3, 14).long())
-
-
 # --- attention_maps
 
 
