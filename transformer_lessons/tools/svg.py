@@ -58,7 +58,7 @@ def in_svg(words: str) -> str:
 
 
 def in_html(words: str) -> str:
-    """A caption as HTML: true subscripts, `*emphasis*`, code in backticks; tags em, strong, sub, sup."""
+    """A caption as HTML: true subscripts, `*emphasis*`, code in backticks."""
 
     def set_script(found: re.Match) -> str:
         tag = "sub" if (found[1] or found[3]) == "_" else "sup"
@@ -66,8 +66,7 @@ def in_html(words: str) -> str:
 
     parts = re.split("`([^`]*)`", escape(words))
     for i in range(0, len(parts), 2):
-        parts[i] = re.sub(r"&lt;(/?(?:em|strong|sub|sup))&gt;", r"<\1>", SCRIPT.sub(set_script, parts[i]))
-        parts[i] = re.sub(r"\*(\S[^*]*?)\*", r"<em>\1</em>", parts[i])
+        parts[i] = re.sub(r"\*(\S[^*]*?)\*", r"<em>\1</em>", SCRIPT.sub(set_script, parts[i]))
     return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts))
 
 
