@@ -38,9 +38,8 @@ def normalise(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """Keep only meaningful metadata; if a cell has no id of ours, number all cells by their places."""
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     kept = {name: value for name, value in notebook.metadata.items() if name in METADATA}
-    notebook.metadata = nbformat.from_dict(
-        {**kept, "kernelspec": KERNEL, "language_info": {"name": "python"}}
-    )
+    kept |= {"kernelspec": KERNEL, "language_info": {"name": "python"}}
+    notebook.metadata = nbformat.from_dict(kept)
     ids = [str(cell.get("id", "")) for cell in notebook.cells]
     own = [name for name in ids if name.startswith("cell-")]
     for number, cell in enumerate(notebook.cells, start=1):

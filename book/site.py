@@ -77,9 +77,7 @@ def figure_scripts(kind: str, name: str) -> list[str]:
 class Notebooks(SphinxTransform):
     """A transform for what MyST has its own notation for, which Colab would show as text."""
 
-    default_priority = (
-        200  # before PropagateTargets (260), which gives a name to the next heading or equation
-    )
+    default_priority = 200  # before PropagateTargets (260), which names the next heading or equation
 
     def apply(self):
         """Change the document of a page."""
