@@ -7,7 +7,6 @@ from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
@@ -137,11 +136,6 @@ def our_steps(batches: Batches | TokenBatches, config: TransformerConfig, *, dev
         return tokens
 
     return step
-
-
-def by_mkl(step: Step) -> Step:
-    """Our step with all products computed PyTorch's usual way, as on processors for which MKL is fast."""
-    return patch.object(products, "MKL_IS_SLOW", False)(step)
 
 
 def products_alone(batch: Batch, config: TransformerConfig) -> Step:

@@ -105,10 +105,21 @@ def roofline(device: torch.device, rows: int, d: int = 512, d_ff: int = 2048) ->
 # --- A step of training
 
 
-def measure_step(trainer: Trainer) -> dict:
-    """The time of a step, its number of kernels, the time of each kind of kernel, and the peak memory."""
-    prepared, device = trainer.prepare(0), trainer.device
-    step = partial(trainer.train_step, prepared)
+def measure_training(
+    device: torch.device, config: TransformerConfig, batches: OneBatch, *, tf32=False, replay=True, **settings
+) -> dict:
+    """The time of a new model's step with these settings, its kernels, their times by kind, and the peak memory.
+
+    Without `replay`, the step is not replayed from CUDA graphs.
+    """
+    gc.collect()  # the previous model still holds memory
+    torch.compiler.reset()  # graphs of other sizes count against the limit
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    how = TrainingConfig(peak_learning_rate=1e-5, **settings)
+    trainer = Trainer(Transformer(config), batches, how, device=device)
+    if not replay:
+        trainer.add_gradients = trainer._add_gradients
+    step = partial(trainer.train_step, trainer.prepare(0))
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     for _ in range(3):  # compile, find the fastest kernels, capture the graph
@@ -124,25 +135,10 @@ def measure_step(trainer: Trainer) -> dict:
     kernels = [event for event in kernels if not event.is_user_annotation]
     spent = dict.fromkeys((*KINDS, "the rest"), 0.0)
     for kernel in kernels:
-        kind = next(
-            (k for k, names in KINDS.items() if any(n in kernel.name.lower() for n in names)), "the rest"
-        )
+        name = kernel.name.lower()
+        kind = next((kind for kind, parts in KINDS.items() if any(one in name for one in parts)), "the rest")
         spent[kind] += kernel.time_range.elapsed_us() / 1e6
     return found | {"kernels": len(kernels), "kernel_seconds": spent, "peak_bytes": peak}
-
-
-def measure_training(
-    device: torch.device, config: TransformerConfig, batches: OneBatch, *, tf32=False, replay=True, **settings
-) -> dict:
-    """Measurements of a new model's step with these training settings; `replay`: from CUDA graphs."""
-    gc.collect()  # the previous model still holds memory
-    torch.compiler.reset()  # graphs of other sizes count against the limit
-    torch.set_float32_matmul_precision("high" if tf32 else "highest")
-    how = TrainingConfig(peak_learning_rate=1e-5, **settings)
-    trainer = Trainer(Transformer(config), batches, how, device=device)
-    if not replay:
-        trainer.add_gradients = trainer._add_gradients
-    return measure_step(trainer)
 
 
 def base_and_big(device: torch.device, configs: dict[str, TransformerConfig], rows: int, length: int) -> dict:

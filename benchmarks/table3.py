@@ -136,21 +136,16 @@ def run(number: int, seed: int) -> dict:
     if not Trainer(model, batches, replace(config, peak_learning_rate=rate)).run(progress=False):
         raise KeyboardInterrupt
     numbers = number_words.held_out()[:NUMBERS]
+    with torch.no_grad(), evaluating(model):
+        loss, tokens, _ = batch_loss(model, make_batch(number_words.pairs(numbers)), smoothing=0.0)
     return {
         "group": row.group,
         "change": row.change,
         "seed": seed,
         "exact_match": exact_match(model, numbers),
-        "perplexity": perplexity(model, numbers),
+        "perplexity": math.exp(loss / tokens),  # per token, which is a part of a word
         **({"by_length": by_length(model)} if row.only_short else {}),
     }
-
-
-def perplexity(model: Transformer, numbers: Sequence[int]) -> float:
-    """The perplexity per token of the right translations; a token is a part of a word."""
-    with torch.no_grad(), evaluating(model):
-        loss, tokens, _ = batch_loss(model, make_batch(number_words.pairs(numbers)), smoothing=0.0)
-    return math.exp(loss / tokens)
 
 
 def exact_match(model: Transformer, numbers: Sequence[int]) -> float:

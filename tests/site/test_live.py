@@ -24,25 +24,7 @@ from transformer_lessons.norms import LayerNorm
 from transformer_lessons.trainer import checkpoints
 from transformer_lessons.variants import RMSNorm
 
-FIGURES = (
-    "attention",
-    "beam",
-    "clocks",
-    "formats",
-    "hand",
-    "heads",
-    "masks",
-    "memory",
-    "merges",
-    "norm",
-    "paths",
-    "recall",
-    "sampling",
-    "smoothing",
-    "speculation",
-    "tiles",
-    "units",
-)
+FIGURES = sorted({path.stem for path in (STATIC / "live").glob("*.js")} - {"live", "one_page", "whole"})
 IDS = torch.tensor([[1, 34, 33, 23, 0]])  # BOS ein und zwanzig PAD
 KEYS = [[3, 0], [1, 3], [-3, 2], [-3, -2], [1, -3]]
 SOLVED = {
@@ -392,10 +374,8 @@ def test_running_sums_of_tiles_are_the_softmax_of_what_was_read(opened, block):
 def test_a_table_answers_as_its_rule_says(opened, rule, alpha, delta):
     browser, table = opened("memory"), torch.zeros(2, 2)
     click(browser, rule)
-    keys, values = (
-        [torch.tensor([[0.6, 0.8]])],
-        {"A": torch.tensor([[1.0, 0]]), "B": torch.tensor([[0.0, 1]])},
-    )
+    keys = [torch.tensor([[0.6, 0.8]])]
+    values = {"A": torch.tensor([[1.0, 0]]), "B": torch.tensor([[0.0, 1]])}
 
     def check() -> None:
         x, y, *answer = numbers(said(browser).split(". ", 1)[1])
