@@ -29,18 +29,20 @@ KINDS = {
 }
 
 
-def heads(n: int) -> dict:
-    """The words of a number, and all heads' weights in percent when the right German words are the input."""
-    model, source, target = checkpoints.load_model()
-    english = number_words.english_tokens(number_words.english(n))
-    german = number_words.german_tokens(n)
-    tgt = torch.tensor([[model.config.bos_id, *target.encode(german)]])
-    weights = attention_maps(model, torch.tensor([source.encode(english)]), tgt)
-    maps = {
-        kind: [(100 * weights[name.format(layer)][0]).round().int().tolist() for layer in (0, 1)]
-        for kind, name in KINDS.items()
-    }
-    return {"n": n, "english": english, "german": ["BOS", *german], "maps": maps}
+def heads() -> list[dict]:
+    """Chapter 7's figure: the words of each number, and all heads' weights in percent for the right words."""
+    (model, source, target), found = checkpoints.load_model(), []
+    for n in NUMBERS:
+        english = number_words.english_tokens(number_words.english(n))
+        german = number_words.german_tokens(n)
+        tgt = torch.tensor([[model.config.bos_id, *target.encode(german)]])
+        weights = attention_maps(model, torch.tensor([source.encode(english)]), tgt)
+        maps = {
+            kind: [(100 * weights[name.format(layer)][0]).round().int().tolist() for layer in (0, 1)]
+            for kind, name in KINDS.items()
+        }
+        found.append({"n": n, "english": english, "german": ["BOS", *german], "maps": maps})
+    return found
 
 
 def parts() -> list[dict]:
@@ -92,19 +94,14 @@ def drawn(draw: Callable, *given: object, on: slice = slice(None)) -> list[str]:
     return [re.sub(RECTANGLE, r"M\1 \2H\3V\4H\1z", panel.svg()[1]) for panel in panels]
 
 
-def one_page_data() -> dict:
-    """All data of chapter 0's figure."""
+def whole() -> dict:
+    """Chapter 0's figure."""
     runs = [sentence(n) for n in one_page.NUMBERS]
     return {"base": drawn(one_page.base), "parts": parts(), "chapters": pages(), "runs": runs}
 
 
-def heads_data() -> list[dict]:
-    """All data of chapter 7's figure."""
-    return [heads(n) for n in NUMBERS]
-
-
 # By the figure's name: the variable that its script reads, and the function that makes the data.
-DATA = {"one_page": ("onePage", one_page_data), "heads": ("headsData", heads_data)}
+DATA = {"one_page": ("onePage", whole), "heads": ("headsData", heads)}
 
 
 def script(name: str) -> str:
