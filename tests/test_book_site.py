@@ -403,9 +403,10 @@ def test_a_first_visit_is_in_the_colours_of_the_system_from_the_start(site, chro
 
 def test_search_and_buttons_work_although_scripts_wait(site, view):
     serve(view, site)
-    view.open(f"{HOST}search.html?q=mask")
-    view.page.wait_for_selector("#search-results li:first-child a[href*='04_masks']")
-    view.open(f"{HOST}chapters/04_masks.html")  # with the word marked that was searched for
+    view.open(f"{HOST}search.html?q=positional+encoding")
+    view.page.wait_for_selector("#search-results li:first-child a[href*='05_positions']")
+    view.page.wait_for_load_state("networkidle")
+    view.open(f"{HOST}chapters/05_positions.html")  # with the words marked that were searched for
     cells = view.page.locator("div.highlight pre").count()
     assert view.page.locator("button.copybtn").count() == cells > 0
     assert view.page.locator("span.highlighted").count() > 0
