@@ -106,13 +106,7 @@ def typical_mistakes() -> list[tuple[str, str, str]]:
 
 
 def rename_variables(source: str, generator: random.Random, probability: float = 0.5) -> str:
-    """The code with variables of its functions renamed, as another student might write it; layout is lost.
-
-    Args:
-        source: Python.
-        generator: draws the names.
-        probability: that with which each variable is renamed.
-    """
+    """The code as another student might write it: variables of its functions renamed, and its layout lost."""
     nodes = list(ast.walk(ast.parse(source)))
     inside = {name for node in nodes if isinstance(node, ast.FunctionDef) for name in ast.walk(node)}
     names = [node for node in nodes if isinstance(node, ast.Name)]
@@ -133,11 +127,6 @@ def write(folder: Path, number: int, assignment: str) -> Path:
     """Write a class's files and return the archive to grade; the file `KEY` beside it says who did what.
 
     The same arguments write the same bytes.
-
-    Args:
-        folder: created if missing.
-        number: how many students.
-        assignment: its name.
     """
     group, source = students(number, assignment), folder / f"{assignment}.zip"
     with replacing(source) as temporary, zipfile.ZipFile(temporary, "w") as archive:

@@ -249,10 +249,7 @@ def _answers(
 def side_by_side(names: tuple[str, str], texts: tuple[Texts, Texts], by_cell: dict[str, float]) -> str:
     """The answers of two students, cell by cell, with a mark between the lines.
 
-    Args:
-        names: of the two students.
-        texts: their answers, by cell.
-        by_cell: the share of equal runs; cells with the greatest come first.
+    Cells come in the order of `by_cell`, the share of equal runs.
     """
     lines = [LEGEND, *_row(names[0], " ", names[1])]
     for cell in sorted(texts[0].keys() | texts[1].keys(), key=lambda cell: (-by_cell.get(cell, 0.0), cell)):

@@ -43,13 +43,10 @@ class InProcessPool:
 
 
 class ProcessPool:
-    """A pool of processes of this machine, started again when one was killed.
+    """A pool of so many processes of this machine, started again when one was killed.
 
     They are forked from a process that imports at once what they need: seconds in which submissions can be
     taken in. Forked from this one they would hold all it knows, such as the gradebook's address.
-
-    Args:
-        workers: how many.
     """
 
     def __init__(self, workers: int):
@@ -107,9 +104,6 @@ def _exit_with_parent(sentinel: int) -> None:
 
 class DaskPool:
     """A pool of the workers of a running dask.distributed cluster, which looks after those that die.
-
-    Args:
-        address: the scheduler's, such as "tcp://10.0.0.1:8786".
 
     Raises:
         ValueError: if nobody answers there, or dask is not installed.

@@ -131,12 +131,7 @@ def _by_student(book: Gradebook, assignment: Assignment, table: type, *columns) 
 
 
 class Writer:
-    """The gradebook, opened for entering marks.
-
-    Args:
-        url: the address of the database.
-        config: nbgrader's configuration, for the late policy.
-    """
+    """The gradebook at an address, opened for entering marks; nbgrader's configuration has the late policy."""
 
     def __init__(self, url: str, config: Config):
         self._gradebook = Gradebook(url)

@@ -6,6 +6,7 @@ choose such a name; such a text gets an apostrophe in front, as OWASP advises
 stay as Canvas or Moodle wrote them, since they look for these when they read it again.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -15,8 +16,7 @@ from exercises.autograder.export.templates import IDENTIFIER, Exported, canvas, 
 
 Row = dict[str, str | float | None]
 # The last four are full-width letters, which East Asian spreadsheets read as the first four.
-FORMULA = frozenset("=+-@＝＋－＠")
-LINE_BREAKS = frozenset("\t\r\n\0")
+FORMULA = re.compile(r"[\t\r\n\0]|\s*[=+\-@＝＋－＠]")
 
 
 def csv_text(
@@ -90,7 +90,7 @@ def _points(cell: CellMark | None) -> float | None:
 
 def escape(text: str) -> str:
     """The text, changed if a spreadsheet would take it for a formula."""
-    return f"'{text}" if text[:1] in LINE_BREAKS or text.lstrip()[:1] in FORMULA else text
+    return f"'{text}" if FORMULA.match(text) else text
 
 
 def table(rows: list[Row]) -> str:

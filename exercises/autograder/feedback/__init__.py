@@ -44,11 +44,6 @@ ORDINARY = {*keyword.kwlist, *dir(builtins)}
 def write_page(course: Course, result: Result, released: NotebookNode, mark: Mark) -> None:
     """Write the page that a student gets, with what a person has marked so far; it replaces the previous one.
 
-    Args:
-        result: of a submission that is in the gradebook.
-        released: the assignment as it was handed out.
-        mark: the gradebook's mark for the submission.
-
     Raises:
         ValueError: if the page would have something that it must not; the previous page is removed then.
     """
@@ -78,8 +73,7 @@ def page(notebook: NotebookNode, released: NotebookNode, result: Result, mark: M
     Args:
         notebook: the graded one: the student's cells with their outputs, and the master's tests.
         released: the assignment as it was handed out.
-        result: of the grading.
-        mark: the gradebook's mark, with a person's points and comments.
+        result, mark: what the grading gave, and the gradebook, with a person's points and comments.
 
     Raises:
         ValueError: if a line of a hidden test would be on it.

@@ -35,11 +35,7 @@ RESIDENT = re.compile(r"^Rss(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)  # witho
 
 
 def main(grader: socket.socket) -> None:
-    """Fork for one request after another, until the grader ends.
-
-    Args:
-        grader: sends requests, each with the tests' end of a socket, and gets a reply to each.
-    """
+    """Fork for one request after another, each with the tests' end of a socket, until the grader ends."""
     linux.set_dumpable(False)
     _warm_up()
     gc.collect()

@@ -35,10 +35,7 @@ def _remote_method(verb: str) -> Callable[..., Reply]:
 class Name:
     """A stand-in for one of the learner's names: an `Adapter` for the checks, and callable like the original.
 
-    Args:
-        connection: to the process in which the name is defined.
-        name: the name there; the name that a check uses does not matter.
-        is_class: whether calling it creates an object.
+    The name is that in the learner's process; the name that a check uses does not matter.
     """
 
     build, call, vjp = map(_remote_method, ("build", "call", "vjp"))
@@ -67,12 +64,7 @@ class Name:
 
 
 class Object:
-    """A stand-in for an object of one of the learner's classes, or an attribute; a test can only call it.
-
-    Args:
-        connection: to the process in which the object lives.
-        target: its name there.
-    """
+    """A stand-in for an object of one of the learner's classes, or an attribute; a test can only call it."""
 
     def __init__(self, connection: Connection, target: str):
         if type(target) is not str:

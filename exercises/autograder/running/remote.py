@@ -26,11 +26,8 @@ GRACE = 1.5  # seconds within which a process that is told to stop has to do so
 def time_limit(seconds: float, error: type[BaseException]) -> Iterator[None]:
     """Raise an error in the ``with`` block, however deep in Python, when the time is over.
 
-    A pitfall: code that never returns to Python or catches everything goes on; only another process ends it.
-
-    Args:
-        seconds: by the wall clock.
-        error: the type that is raised; not an `Exception`, because many loops catch those.
+    The error is to be no `Exception`, because many loops catch those. A pitfall: code that never returns to
+    Python or catches everything goes on; only another process ends it.
     """
 
     def on_alarm(*_: Any) -> None:
@@ -45,12 +42,7 @@ def time_limit(seconds: float, error: type[BaseException]) -> Iterator[None]:
 
 
 class Connection:
-    """The tests' end of the socket.
-
-    Args:
-        connection: a stream socket whose other end is served by `serve`.
-        seconds: how long requests may take together, until `allow` gives more.
-    """
+    """The tests' end of a socket whose other end is served by `serve`; `allow` gives requests their time."""
 
     def __init__(self, connection: socket.socket, seconds: float):
         self._socket = connection
@@ -105,12 +97,7 @@ class Connection:
 
 
 def serve(connection: socket.socket, answer: Callable[[str, list, dict, float], Any]) -> None:
-    """Answer requests until the other side ends.
-
-    Args:
-        connection: the learner's end of the socket.
-        answer: gives a plain value for a verb, its arguments, and how many seconds it may take.
-    """
+    """Answer requests until the other side ends: each is a verb, its arguments, and how long it may take."""
     while True:
         try:
             request = receive(connection, math.inf)

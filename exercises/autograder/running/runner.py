@@ -50,12 +50,7 @@ class Cell:
 
 
 def run(control: socket.socket, request_learner: Callable[[], socket.socket]) -> None:
-    """Test one submission: receive its cells, and send each outcome as soon as it is known.
-
-    Args:
-        control: a socket to the grader.
-        request_learner: ends the previous learner's process and gives a connection to a fresh one.
-    """
+    """Test one submission: receive its cells from the grader, and send each outcome once it is known."""
     _reseed()
     job = receive(control, math.inf)
     cells = [Cell(**receive(control, math.inf)) for _ in range(job["cells"])]
@@ -77,7 +72,8 @@ class TestRunner:
     """A run through a notebook's cells from top to bottom."""
 
     cells: list[Cell]  # all code cells, in the notebook's order
-    request_learner: Callable[[], socket.socket]  # gives a connection to a fresh learner's process
+    # Ends the previous learner's process and gives a connection to a fresh one
+    request_learner: Callable[[], socket.socket]
     cell_seconds: float  # how long a cell may take
     deadline: float  # the deadline for everything, by `time.monotonic`
     _names: dict[str, Any] = field(default_factory=lambda: {"__name__": "tests", "__builtins__": builtins})

@@ -39,11 +39,7 @@ class TimeLimitError(BaseException):
 
 
 def run(connection: socket.socket) -> None:
-    """Serve requests until the tests are done.
-
-    Args:
-        connection: a socket to the tests' process.
-    """
+    """Serve requests of the tests' process until it is done."""
     _load_data_in_one_process()
     sys.path.insert(0, "")  # as in Jupyter: files that a cell has written can be imported
     serve(connection, Learner(get_shell()).answer)
@@ -62,18 +58,11 @@ def _load_data_in_one_process() -> None:
 
 
 class Learner:
-    """A shell and what is defined in it.
-
-    Args:
-        shell: the shell in which cells run.
-
-    Attributes:
-        recorder: notes what a person may want to look at, while answers are tested.
-    """
+    """A shell in which cells run, and what is defined in it."""
 
     def __init__(self, shell: Shell):
         self._shell = shell
-        self.recorder = LibraryCallRecorder()
+        self.recorder = LibraryCallRecorder()  # notes, while answers are tested, what a person may look at
         self._local = Local(shell.user_ns)
 
     def answer(self, verb: str, args: list, kwargs: dict, seconds: float) -> Any:

@@ -60,10 +60,7 @@ class Worker:
     def grade(self, cells: list[Cell], limits: Limits, *, isolated: bool = True) -> Iterator[dict]:
         """Run a notebook's code cells; yield the outcome of each, then a dict with the time and the notes.
 
-        Args:
-            cells: the code cells of one submission.
-            limits: what the submission may use.
-            isolated: False lets the learner's code do anything that the grader may.
+        If not isolated, the learner's code can do anything that the grader may.
 
         Raises:
             WorkerError: if the processes cannot be started, break the protocol, or the forking one has ended.
