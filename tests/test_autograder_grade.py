@@ -137,9 +137,17 @@ def test_graded_submission_is_graded_again_only_if_it_changes(tmp_path):
 
     again = grade.grade(source, course)
     assert (again.graded, again.unchanged) == ([], 1)
+    blank = grade.grade(hand_in(source, ann=with_answers()), course)
+    assert (blank.graded, blank.unchanged) == ([], 1)
+    said = "Nothing in it is answered; what was handed in before counts."
+    assert [one.reason for one in blank.quarantined] == [said]
     texts = {cell: text for cell, text in SOLVED.items() if cell != "ps01-1-answer"}
     [again] = grade.grade(hand_in(source, ann=with_answers(texts)), course).graded
     assert again.earned == TESTED - worth("ps01-1-test")
+    said = f"It replaces a submission that earned {TESTED:g} points by tests: ann/{NAME}.ipynb."
+    assert [flag.text for flag in again.flags] == [said]
+    with grade.open_course(course) as grading:
+        assert grading.enter("ann", NAME, grading.in_journal(again.key)).flags == again.flags
     [mark] = marks.marks(f"sqlite:///{course / 'gradebook.db'}", NAME)
     # The written answer has not changed since the person marked it.
     assert (mark.cells[WRITTEN].manual, mark.cells[WRITTEN].waits) == (1.5, False)
@@ -202,6 +210,7 @@ def test_submissions_that_say_the_same_are_run_once(tmp_path, monkeypatch):
     assert [one.student for one in summary.graded] == ["ann", "bob", "carl"]
     assert len(ran) == len(set(ran)) == 3  # the master's too
     assert summary.graded[0].cells == summary.graded[1].cells
+    assert grade.grade(source, tmp_path / "course").quarantined == []
 
 
 def test_a_cell_of_ones_own_counts_where_it_stands_and_again_where_it_is_moved(tmp_path):

@@ -10,7 +10,7 @@ from exercises import release
 from exercises.autograder import __main__ as command
 from exercises.autograder.course.folders import Course
 from exercises.autograder.course.roster import Enrolled, enrol, known_ids, read_roster
-from exercises.autograder.intake.names import sender_of
+from exercises.autograder.intake.names import on_roster, sender_of
 
 FIXTURES = Path(__file__).parent / "export_fixtures"
 MASKS, ATTENTION = "ps02_masks", "ps01_embeddings_attention"
@@ -99,15 +99,22 @@ def test_what_is_no_roster_is_refused(tmp_path, text, said):
 # ---- Who sent a file
 
 
-def test_student_missing_from_the_roster_keeps_the_number_with_a_note():
-    path = ("Eve_9_assignsubmission_file_", f"{MASKS}.ipynb")
-    sender = sender_of(path, [MASKS], {"501": ADA})
-    assert (sender.student, sender.notes) == ("Eve_9", ("The number 9 is not on the course's roster.",))
-    assert sender_of(path, [MASKS]).notes == ()
-    by_hand = sender_of((f"eve__{MASKS}.ipynb",), [MASKS], {"501": ADA})
-    assert (by_hand.student, by_hand.notes) == ("eve", ())
-    nobody = sender_of((f"anon_501_77_{MASKS}.ipynb",), [MASKS], {"501": ADA})
-    assert (nobody.student, nobody.notes) == ("anon_501", ())
+@pytest.mark.parametrize(
+    ("path", "student", "said"),
+    [
+        (f"Eve_9_assignsubmission_file_/{MASKS}.ipynb", "Eve_9", "The number 9 is"),
+        (f"eve__{MASKS}.ipynb", "eve", "“eve” is"),
+        (f"eve/{MASKS}/{MASKS}.ipynb", "eve", "“eve” is"),
+        (f"Ada@Uni.example/{MASKS}.ipynb", ADA, ""),
+        (f"anon_501_77_{MASKS}.ipynb", "anon_501", ""),
+        (f"{MASKS}.ipynb", None, ""),
+    ],
+)
+def test_student_missing_from_the_roster_stays_with_a_note(path, student, said):
+    sender = sender_of(tuple(path.split("/")), [MASKS])
+    found, note = on_roster(sender, {"501": ADA})
+    assert (found.student, note) == (student, said and f"{said} not on the course's roster.")
+    assert on_roster(sender, {}) == (sender, "")
 
 
 # ---- A course
@@ -142,6 +149,7 @@ def test_enrolling_refuses_a_second_id_and_changes_nothing(course):
     enrol(course, [Enrolled("501", ADA, first_name="Ada"), Enrolled("", "paper@uni.example")])
     assert set(students(course.folder)) == {ADA, "paper@uni.example"}
     assert students(course.folder)[ADA][0] == "Ada"
+    assert known_ids(course) == {"501": ADA, "@paper@uni.example": "paper@uni.example"}
 
 
 @pytest.mark.nbgrader

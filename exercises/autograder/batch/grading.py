@@ -25,7 +25,8 @@ from exercises.autograder.course.folders import Course
 from exercises.autograder.course.marks import Writer
 from exercises.autograder.course.roster import known_ids
 from exercises.autograder.intake import Arrival, ingest
-from exercises.autograder.result import Result
+from exercises.autograder.intake.repair import Catalogue
+from exercises.autograder.result import Flag, Result
 from exercises.autograder.running.job import Job, Outcome
 from exercises.autograder.running.notebook import MasterCell, master_of
 from transformer_lessons.data.files import read_json, write_json, write_text
@@ -46,12 +47,7 @@ def handle_interrupts() -> None:
 
 
 class Grading:
-    """A course while it is graded.
-
-    Args:
-        course: its folder.
-        isolated: False runs the students' code unprotected, and marks every grade so.
-    """
+    """A course while it is graded; not isolated, students' code runs unprotected, and every grade says so."""
 
     def __init__(self, course: Course, *, isolated: bool = True):
         self.course, self._api = course, release.course(course.folder)
@@ -112,8 +108,11 @@ class Grading:
             what was taken in, without the notebooks, and what was put aside.
         """
         received, quarantined = [], []
-        earlier = {name: self.course.versions(name) for name in self.released}
-        for arrival in ingest(source, self.released, earlier=earlier, roster=known_ids(self.course)):
+        versions = {name: [now, *self.course.versions(name)] for name, now in self.released.items()}
+        catalogue = Catalogue(versions)
+        for arrival in ingest(source, catalogue, known_ids(self.course)):
+            if not arrival.reason and arrival.is_blank and self.course.has_other(arrival):
+                arrival.quarantine("Nothing in it is answered; what was handed in before counts.")
             if arrival.reason:
                 quarantined.append(arrival)
             else:
@@ -196,8 +195,14 @@ class Grading:
         about, record = self.course.origin(student, assignment), self.course.record(student, assignment)
         result = replace(outcome.result, student=student, assignment=assignment, **about)
         write_text(self.course.autograded(student, assignment), outcome.notebook)
-        seen = results.read(record).answers if record.exists() else {}  # which a person may have marked
-        new = {name for name, text in result.answers.items() if seen.get(name) != text}
+        before = results.read(record) if record.exists() else Result(student, assignment)
+        told = [flag for flag in before.flags if flag.kind == "replaced"]
+        if before.submission != result.submission:
+            text = f"It replaces a submission that earned {before.earned:g} points by tests: {before.path}."
+            told = [Flag("replaced", text)] if before.earned > result.earned else []
+        result = replace(result, flags=(*result.flags, *told))
+        # A person may have marked what was there before.
+        new = {name for name, text in result.answers.items() if before.answers.get(name) != text}
         self._writer.enter(replace(outcome, result=result), new)
         results.write(record, result)
         return result

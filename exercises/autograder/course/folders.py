@@ -12,7 +12,7 @@ not_graded.json                    what could not be graded, and why
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,11 @@ from transformer_lessons.data.files import read_json, write_json, write_text
 
 PATIENCE = 30  # seconds to wait for a gradebook that another program has locked
 ORIGIN = "origin.json"  # beside a submission: what is known about it besides its text
+
+
+def _each(folder: str, suffix: str) -> Callable[["Course", str, str], Path]:
+    """A method that gives the path of one kind of file for a student and an assignment."""
+    return lambda self, student, name: self.folder / folder / student / name / f"{name}.{suffix}"
 
 
 @dataclass(frozen=True)
@@ -45,21 +50,10 @@ class Course:
         """The list of what could not be graded, for a person."""
         return self.folder / "not_graded.json"
 
-    def received(self, student: str, assignment: str) -> Path:
-        """The notebook of a submission, repaired."""
-        return self.folder / "received" / student / assignment / f"{assignment}.ipynb"
-
-    def autograded(self, student: str, assignment: str) -> Path:
-        """A graded notebook, with outputs."""
-        return self.folder / "autograded" / student / assignment / f"{assignment}.ipynb"
-
-    def record(self, student: str, assignment: str) -> Path:
-        """The result of a submission that is in the gradebook."""
-        return self.folder / "records" / student / assignment / f"{assignment}.json"
-
-    def page(self, student: str, assignment: str) -> Path:
-        """A student's feedback page."""
-        return self.folder / "feedback" / student / assignment / f"{assignment}.html"
+    received = _each("received", "ipynb")  # the notebook of a submission, repaired
+    autograded = _each("autograded", "ipynb")  # a graded notebook, with outputs
+    record = _each("records", "json")  # the result of a submission that is in the gradebook
+    page = _each("feedback", "html")  # a student's feedback page
 
     def report(self, assignment: str) -> Path:
         """The page about the class."""
@@ -87,6 +81,11 @@ class Course:
         # The text first: without the rest it can be graded, but not the other way round.
         _update(path, nbformat.writes(received.notebook) + "\n")
         _update(path.with_name(ORIGIN), json.dumps(about, ensure_ascii=False, indent=2) + "\n")
+
+    def has_other(self, received: Arrival) -> bool:
+        """Whether the same student has handed in another text before."""
+        path = self.received(received.student, received.assignment)
+        return path.exists() and nbformat.read(path, as_version=4) != received.notebook
 
     def origin(self, student: str, assignment: str) -> dict[str, Any]:
         """What is known about a submission besides its text, as fields of a `Result`."""

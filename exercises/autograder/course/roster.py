@@ -10,7 +10,8 @@ These files are read, here and by `export`, which fills marks in; they are known
     Student, ID, SIS User ID, SIS Login ID                          the gradebook that Canvas exports
     id, first_name, last_name, email, lms_user_id                   what `nbgrader db student import` reads
 
-`roster.json` in the course's folder keeps the numbers. Moodle never gives one out twice, so they accumulate.
+`roster.json` in the course's folder keeps the numbers; of a student without one, the id with an @ in front.
+Moodle never gives a number out twice, so they accumulate.
 """
 
 import csv
@@ -189,7 +190,7 @@ def enrol(course: Course, people: Collection[Enrolled]) -> None:
     there = {student for student, _ in course.submissions()} - {person.student for person in people}
     taken_in = {number: student for student in there if (number := number_in(student))}
     people = [replace(person, student=taken_in.get(person.number, person.student)) for person in people]
-    numbers = {person.number: person.student for person in people if person.number}
+    numbers = {person.number or f"@{person.student}": person.student for person in people}
     before = known_ids(course)
     changed = [
         f"{before[n]}, now {numbers[n]}" for n in sorted(numbers) if before.get(n, numbers[n]) != numbers[n]

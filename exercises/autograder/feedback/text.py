@@ -12,16 +12,11 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 from nbformat import NotebookNode
 
+from exercises.autograder.intake.cells import INVISIBLE
 from exercises.autograder.running.inert import FORMATS, is_picture
 
 DESCRIPTION = 200  # characters of a picture's description
 MOST = 20_000  # characters of a cell, or of an output
-# Controls, also of direction; zero width; fillers; selectors and tags, which can carry text; lone surrogates.
-INVISIBLE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u070f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
-    "\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
-    "\U00013430-\U0001345f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
 # What a terminal obeys instead of showing it: colours and movements; titles and hyperlinks.
 COMMANDS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
 
@@ -76,10 +71,6 @@ def template(path: Path, filters: Mapping[str, Callable]) -> Template:
     """A template of a static page, in which everything is text unless it is known to be markup.
 
     It gets `style`, the only style sheet of all pages, and `digest`, by which the page's policy admits it.
-
-    Args:
-        path: the template's file.
-        filters: the filters that it may use besides Jinja's own.
     """
     environment = Environment(
         autoescape=True,

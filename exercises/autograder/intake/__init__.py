@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 from dateutil.parser import parse
@@ -17,15 +18,16 @@ from dateutil.tz import gettz
 from nbformat import NotebookNode
 
 from exercises.autograder.intake.cells import CannotBeGraded, cells_of, clip, content_of, normalize_source
-from exercises.autograder.intake.files import Upload, unpacked, uploads
-from exercises.autograder.intake.names import Sender, sender_of
-from exercises.autograder.intake.repair import Catalogue, Released, repair_notebook
+from exercises.autograder.intake.files import Upload, opened, uploads
+from exercises.autograder.intake.names import Sender, level_of_students, on_roster, sender_of
+from exercises.autograder.intake.repair import Catalogue, repair_notebook
 
 TIMESTAMP = "timestamp.txt"
 ANSWER_SUFFIXES = (".ipynb", ".zip", ".html", ".pdf")  # file types that answers come as, rightly or not
 NO_STUDENT = (
     "It is not clear whose this is. Name it STUDENT__ASSIGNMENT.ipynb, or put it into a folder named STUDENT."
 )
+OF_COURSE = "It belongs to the course: a master, or a released notebook with no answers."
 
 
 @dataclass(eq=False)
@@ -41,6 +43,7 @@ class Arrival:
     repairs: tuple[str, ...] = ()  # what was repaired or guessed, one sentence each, for the student
     timestamp: str | None = None  # what nbgrader's `timestamp.txt` beside it says, if there is one
     late: bool = False  # whether Canvas marks it as handed in late
+    is_blank: bool = False  # whether the notebook is as it was handed out
     parts: tuple[str, ...] = ()  # its path inside the source
     sender: Sender = field(default_factory=Sender)  # what this path says
 
@@ -53,59 +56,71 @@ class Arrival:
         return {name: getattr(self, name) for name in ("path", "student", "assignment", "reason")}
 
 
-def ingest(
-    source: Path,
-    assignments: dict[str, NotebookNode],
-    *,
-    earlier: Mapping[str, list[NotebookNode]] = {},
-    roster: Mapping[str, str] = {},
-) -> Iterator[Arrival]:
+def ingest(source: Path, catalogue: Catalogue, roster: Mapping[str, str] = {}) -> Iterator[Arrival]:
     """Yield what becomes of each file, in the order of their paths.
 
-    Junk such as `.DS_Store` is left out, and so is what is beside a student's notebook: a README, a plot.
+    Junk such as `.DS_Store` is left out, and so is what is beside a student's notebook: a README, a plot, and
+    in a clone of the course the masters, and the assignments that the student has not begun.
 
     Args:
         source: a notebook, a folder or a zip archive.
-        assignments: all of the course, by name, as they were handed out, so that nothing of a master can get
-            into what is received. A file of none of them is put aside.
-        earlier: by name, versions of assignments that were handed out earlier and count as well.
+        catalogue: the assignments of the course; a file of none of them is put aside.
         roster: students' ids by the numbers that the platform puts into the names of files.
     """
-    catalogue, arrivals, times = Catalogue(assignments, earlier), [], {}
+    arrivals, times = [], {}
     for upload in uploads(source):
         if upload.parts[-1:] == (TIMESTAMP,) and not upload.problem:
             times[upload.parts[:-1]] = upload.data
         else:
-            arrivals.append(_arrival(source, upload, catalogue, roster))
-    _resolve_duplicates(arrivals, catalogue)
+            arrivals += (_arrival(source, one, catalogue) for one in opened(upload))
+    _find_students(arrivals, catalogue, roster)
+    _resolve_duplicates(arrivals)
     taken = {(arrival.sender.raw, arrival.assignment) for arrival in arrivals if not arrival.reason}
     for arrival in arrivals:
         if arrival.reason and _is_beside(arrival, taken):
             continue
-        # In other folders, and deeper ones, a student may have put a time.
-        folder = arrival.parts[: arrival.sender.depth]
-        if folder and folder in times and not arrival.reason:
+        # nbgrader's folder of a submission is one below the student's; a student may have put a time elsewhere.
+        home = arrival.sender.folder
+        folder = arrival.parts[: len(home) + 1]
+        if home and folder[-1] in catalogue.assignments and folder in times and not arrival.reason:
             _set_timestamp(arrival, times[folder])
         yield arrival
 
 
 def _is_beside(arrival: Arrival, taken: Collection[tuple[str, str | None]]) -> bool:
-    """Whether a file is not named like an answer, and its student has a notebook that is one."""
+    """Whether a file is not named like an answer, or is the course's, and its student has answers elsewhere."""
+    theirs = {assignment for student, assignment in taken if student == arrival.sender.raw}
+    if arrival.reason == OF_COURSE:
+        return bool(theirs)
     is_other = not arrival.path.lower().endswith(ANSWER_SUFFIXES)
-    return is_other and any(
-        student == arrival.sender.raw and arrival.assignment in (None, assignment)
-        for student, assignment in taken
-    )
+    return is_other and bool(theirs if arrival.assignment is None else arrival.assignment in theirs)
 
 
-def _arrival(source: Path, upload: Upload, catalogue: Catalogue, roster: Mapping) -> Arrival:
+def _find_students(arrivals: list[Arrival], catalogue: Catalogue, roster: Mapping[str, str]) -> None:
+    """Look at all folders together to find out which of them are called after students."""
+    ready = [one for one in arrivals if not one.reason and one.sender.folder]
+    levels = {
+        name: level_of_students({one.sender.folder for one in ready if one.assignment == name})
+        for name in catalogue.assignments
+    }
+    outermost = min(filter(None, levels.values()), default=0)
+    for arrival in arrivals:
+        level = outermost if arrival.reason else levels[arrival.assignment]
+        arrival.sender, unknown = on_roster(arrival.sender.further_out(level), roster)
+        arrival.student = arrival.sender.student
+        if unknown:
+            arrival.repairs = (unknown, *arrival.repairs)
+        if not (arrival.reason or arrival.student):
+            arrival.quarantine(NO_STUDENT)
+
+
+def _arrival(source: Path, upload: Upload, catalogue: Catalogue) -> Arrival:
     """The arrival of one file; whatever goes wrong while it is read is reported for this file only."""
-    arrival = Arrival(_display_path(source, upload.parts), parts=upload.parts)
+    arrival = Arrival(_display_path(source, (*upload.parts, *upload.inside)), parts=upload.parts)
     try:
         if upload.parts:
-            sender = arrival.sender = sender_of(upload.parts, catalogue.assignments, roster)
-            arrival.student, arrival.late = sender.student, sender.late
-            arrival.assignment = next(iter(sender.claimed), None)
+            sender = arrival.sender = sender_of(upload.parts, catalogue.assignments)
+            arrival.assignment, arrival.late = next(iter(sender.claimed), None), sender.late
         _read(arrival, upload, catalogue)
     except CannotBeGraded as error:
         arrival.quarantine(str(error))
@@ -119,17 +134,25 @@ def _read(arrival: Arrival, upload: Upload, catalogue: Catalogue) -> None:
     """Find out to which assignment the file belongs, and repair it."""
     if upload.problem:
         raise CannotBeGraded(upload.problem)
-    cells, notes = cells_of(content_of(unpacked(upload.data)))
+    suffix = Path("", *upload.parts, *upload.inside).suffix.lower()
+    cells, notes = cells_of(content_of(upload.data, suffix))
     claimed = arrival.sender.claimed
-    assignment = catalogue.assignment_of(cells, claimed)
+    assignment, others = catalogue.assignment_of(cells, claimed)
+    if others:
+        also = " and ".join(others)
+        notes.append(
+            f"It also contains cells of {also}, which were not graded. Hand in one notebook for each."
+        )
     if claimed and assignment not in claimed:
         named = " and ".join(claimed)
         notes.append(f"The file is named after {named} but contains {assignment}, and was taken as that.")
-    notebook, repairs = repair_notebook(cells, catalogue.assignments[assignment])
-    if arrival.student is None:
-        raise CannotBeGraded(NO_STUDENT)
-    arrival.assignment, arrival.notebook = assignment, notebook
-    arrival.repairs = (*arrival.sender.notes, *notes, *repairs)
+    released = catalogue.assignments[assignment]
+    arrival.notebook, repairs = repair_notebook(cells, released)
+    arrival.assignment, arrival.is_blank = assignment, released.is_blank(arrival.notebook)
+    arrival.repairs = (*notes, *repairs)
+    folders = {one for one, other in pairwise(upload.parts) if other in catalogue.assignments}
+    if "source" in folders or ("release" in folders and arrival.is_blank):
+        raise CannotBeGraded(OF_COURSE)
 
 
 def _display_path(source: Path, parts: tuple[str, ...]) -> str:
@@ -168,7 +191,7 @@ def in_utc(text: str) -> datetime:
         raise ValueError(str(error)) from None
 
 
-def _resolve_duplicates(arrivals: list[Arrival], catalogue: Catalogue) -> None:
+def _resolve_duplicates(arrivals: list[Arrival]) -> None:
     """Let only one of a student's notebooks of an assignment be graded; put the others aside.
 
     A pitfall: only files that come together are compared; what was taken in before is not known here.
@@ -178,14 +201,14 @@ def _resolve_duplicates(arrivals: list[Arrival], catalogue: Catalogue) -> None:
         if not arrival.reason:
             # Not all systems distinguish upper and lower case in the names of folders.
             groups.setdefault((arrival.student.casefold(), arrival.assignment), []).append(arrival)
-    for (student, assignment), group in groups.items():
+    for (student, _), group in groups.items():
         names = sorted({arrival.sender.raw for arrival in group})
         if len(names) > 1:
             several = " and ".join(f"“{clip(name)}”" for name in names)
             for arrival in group:
                 arrival.quarantine(f"{several} would all have the id “{student}”. Give them other names.")
         elif len(group) > 1:
-            _quarantine_others(group, *_choose_notebook(group, catalogue.assignments[assignment]))
+            _quarantine_others(group, *_choose_notebook(group))
 
 
 def _quarantine_others(group: list[Arrival], chosen: Arrival | None, why: str) -> None:
@@ -202,14 +225,12 @@ def _quarantine_others(group: list[Arrival], chosen: Arrival | None, why: str) -
         chosen.repairs += (f"There were {len(group)} notebooks; {chosen.path} counts, because {why}.",)
 
 
-def _choose_notebook(group: list[Arrival], released: Released) -> tuple[Arrival | None, str]:
+def _choose_notebook(group: list[Arrival]) -> tuple[Arrival | None, str]:
     """The notebook that counts, or None if that cannot be known, and why."""
-    paths = [(one.parts, one.sender.raw) for one in group]
-    if len({parts[: parts.index(raw)] if raw in parts else () for parts, raw in paths}) > 1:
-        return None, ""  # ann/work/ and bob/work/: folders of the same name, but not one student's
-    given = {normalize_source(cell.source) for cell in released.notebook.cells} | {""}
+    if len({arrival.sender.folder[:-1] for arrival in group}) > 1:
+        return None, ""  # monday/ann/ and tuesday/ann/: folders of the same name, but not one student's
     texts = {one: [normalize_source(cell.source) for cell in one.notebook.cells] for one in group}
-    filled = [arrival for arrival in group if not given.issuperset(texts[arrival])] or group
+    filled = [arrival for arrival in group if not arrival.is_blank] or group
     if len(filled) == 1:
         return filled[0], "the others have no answers"
     if all(texts[arrival] == texts[filled[0]] for arrival in filled):

@@ -4,7 +4,6 @@ Only what grading needs is looked at: a cell's type, text, plots, and the names 
 outputs, attachments, widgets, counters and metadata are dropped, so garbage in them does not matter.
 """
 
-import codecs
 import json
 import re
 from dataclasses import dataclass, field
@@ -13,16 +12,21 @@ from functools import cached_property
 MOST_BYTES = 20_000_000  # JSON of this size takes at most 0.5 GB in memory
 AGAIN = "Download the notebook again (in Colab: File › Download › Download .ipynb) and hand it in again."
 FRESH = "Copy your answers into a fresh notebook of the assignment and hand that in."
-# What a file may be instead of a notebook, recognised by how it begins.
+SUFFIXES = ("", ".ipynb", ".zip", ".html")  # a file with another one is no notebook, unless it is JSON
+# What others may be, recognised by how they begin.
 BEGINNINGS = {
-    rb"%PDF": f"The file is a PDF, which cannot be run. {AGAIN}",
-    rb"PK\x03\x04": "The file is a zip archive. Hand in the notebook itself, or an archive of it alone.",
-    rb"7z\xbc\xaf|Rar!|\x1f\x8b": "The file is a 7z, RAR or gzip archive. Hand in the notebook itself.",
-    rb"\s*<[!?a-zA-Z]": f"The file is a web page: saved by a browser, or typed into the platform. {AGAIN}",
+    r"PK\x03\x04": "The file is a zip archive. Hand in the notebook itself, or an archive of it alone.",
+    "<[!?a-zA-Z]": f"The file is a web page: saved by a browser, or typed into the platform. {AGAIN}",
 }
 # The longest notebook, in characters; reading, parsing and writing a line costs about as much as 25, a cell
 # as 250. The box takes no longer text at once, see `running.wire`.
 LONGEST, LINE, CELL = 500_000, 25, 250
+# Controls, also of direction; zero width; fillers; selectors and tags, which can carry text; lone surrogates.
+INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u070f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
+    "\U00013430-\U0001345f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
 MOST_PLOTS = 8  # the most plots of one cell
 PLOTS = ("image/png", "image/jpeg")
 PICTURE = re.compile(r"data:image/[\w.+-]+;base64,[\w+/=]*")  # as Colab stores one in a text
@@ -32,8 +36,8 @@ class CannotBeGraded(Exception):  # noqa: N818 -- nothing went wrong in the prog
     """Raised for a submission that a person has to see to; the message tells the student what to do."""
 
 
-def content_of(data: bytes) -> dict:
-    """The JSON object in a file.
+def content_of(data: bytes, suffix: str = ".ipynb") -> dict:
+    """The JSON object in a file whose name ends so.
 
     Raises:
         CannotBeGraded: if there is none.
@@ -42,17 +46,13 @@ def content_of(data: bytes) -> dict:
         raise CannotBeGraded(too_large(len(data)))
     if not data.strip(b"\0 \t\r\n"):
         raise CannotBeGraded(f"The file is empty. {AGAIN}")
-    for beginning, reason in BEGINNINGS.items():
-        if re.match(beginning, data.removeprefix(codecs.BOM_UTF8)):
-            raise CannotBeGraded(reason)
-    text = data.decode("utf-8-sig", "replace")
+    text = data.decode(json.detect_encoding(data), "replace").strip()
+    if not text.startswith("{"):
+        raise CannotBeGraded(_what_it_is(text, suffix))
     try:
-        content = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise CannotBeGraded(_what_is_broken(text, error)) from None
-    if not isinstance(content, dict):
-        raise CannotBeGraded(f"The file is not a notebook: it contains no JSON object. {AGAIN}")
-    return content
 
 
 def too_large(size: int) -> str:
@@ -65,14 +65,25 @@ def too_large(size: int) -> str:
 
 def clip(text: str, most: int = 40) -> str:
     """The beginning of somebody else's text, fit for a message: without line breaks and the like."""
-    return "".join(letter if letter.isprintable() else "�" for letter in text[:most].strip())
+    shown = INVISIBLE.sub("�", text[:most].strip())
+    return "".join(letter if letter.isprintable() else "�" for letter in shown)
+
+
+def _what_it_is(text: str, suffix: str) -> str:
+    """The message for a file that cannot be a notebook."""
+    if suffix not in SUFFIXES:
+        return f"This is a {clip(suffix)} file, not a notebook. {AGAIN}"
+    reasons = (reason for start, reason in BEGINNINGS.items() if re.match(start, text))
+    return next(reasons, f"The file is not a notebook: it begins with “{clip(text)}”. {AGAIN}")
 
 
 def _what_is_broken(text: str, error: Exception) -> str:
-    if not text.lstrip().startswith("{"):
-        return f"The file is not a notebook: it begins with “{clip(text.lstrip())}”. {AGAIN}"
-    if "Unterminated" in str(error) or getattr(error, "pos", 0) >= len(text.rstrip()) - 1:
+    rest = text[getattr(error, "pos", 0) :]
+    if "Unterminated" in str(error) or (len(rest) < 2 and rest != "}"):
         return f"The file breaks off after {len(text):,} characters. {AGAIN}"
+    if isinstance(error, json.JSONDecodeError):
+        line = clip(text.split("\n")[error.lineno - 1])
+        return f"The file is damaged in line {error.lineno}, “{line}”: {error.msg}. {AGAIN}"
     return f"The file is damaged: {clip(str(error), most=80)}. {AGAIN}"
 
 
@@ -115,9 +126,6 @@ def replace_surrogates(text: str) -> str:
 
 def cells_of(content: dict) -> tuple[list[Cell], list[str]]:
     """The cells of a notebook, and a sentence for each thing that was repaired.
-
-    Args:
-        content: what JSON can express.
 
     Raises:
         CannotBeGraded: if there are none or too many, or if something among them is not a cell.

@@ -18,6 +18,7 @@ from zipfile import ZipFile, ZipInfo
 from exercises.autograder.intake.cells import MOST_BYTES, too_large
 
 MOST_FILES = 20_000
+MOST_PACKED = 10  # notebooks that a student has packed into an archive
 # What systems, Jupyter and nbgrader's exchange leave behind; nobody hands these in, so they are not reported.
 JUNK_FOLDERS = ("__MACOSX", ".ipynb_checkpoints", "__pycache__", ".virtual_documents", ".git")
 JUNK_FILES = (".DS_Store", "Thumbs.db", "desktop.ini", "submission_secret.txt")
@@ -32,6 +33,7 @@ class Upload:
     parts: tuple[str, ...]  # its path inside the source; none for the source itself
     data: bytes = b""  # not read much further than `MOST_BYTES`
     problem: str = ""  # why it was not read
+    inside: tuple[str, ...] = ()  # its path in the archive that a student has packed
 
 
 def uploads(source: Path) -> Iterator[Upload]:
@@ -96,13 +98,18 @@ def _in_archive(source: Path) -> Iterator[Upload]:
             yield _member(archive, info, parts)
 
 
-def unpacked(data: bytes) -> bytes:
-    """The only notebook in an archive that a student has packed; any other data as they are."""
-    with suppress(Exception), ZipFile(io.BytesIO(data)) as archive:
-        found = [(info, parts) for parts, info in _members(archive) if parts[-1].lower().endswith(".ipynb")]
-        if len(found) == 1:
-            return _member(archive, *found[0]).data or data
-    return data
+def opened(upload: Upload) -> Iterator[Upload]:
+    """The notebooks in an archive that a student has packed; any other file as it is."""
+    found = []
+    with suppress(Exception):  # it is no archive, or a damaged one
+        archive = ZipFile(io.BytesIO(upload.data))
+        found = [(parts, info) for parts, info in _members(archive) if ".ipynb" in parts[-1].lower()]
+    if not 0 < len(found) <= MOST_PACKED:
+        yield upload
+        return
+    for inside, info in found:
+        member = _member(archive, info, inside)
+        yield Upload(upload.parts, member.data, member.problem, inside)
 
 
 def _members(archive: ZipFile) -> Iterator[tuple[tuple[str, ...], ZipInfo]]:

@@ -6,7 +6,7 @@
     First Last_NUMBER_assignsubmission_file_/any name.ipynb     Moodle, in folders
     First Last_NUMBER_assignsubmission_file_any name.ipynb      Moodle, without
     STUDENT__ASSIGNMENT.ipynb                                   collected by hand
-    STUDENT/any name.ipynb                                      likewise, in folders
+    STUDENT/any folders/any name.ipynb                          likewise, in folders; see `level_of_students`
 
 The student's id is the roster's for the number that Canvas and Moodle put there. Without a roster it is the
 name and the number, which distinguishes namesakes.
@@ -16,6 +16,8 @@ import re
 import unicodedata
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+
+from exercises.autograder.intake.cells import INVISIBLE, clip
 
 LONGEST_ID = 60  # characters; a folder's name may have 255 bytes
 # What is typed into Canvas, not uploaded, comes as …_text.html or …_link.html, without the file's number.
@@ -39,34 +41,53 @@ class Sender:
     order: tuple[int, int] | None = None
     late: bool = False  # whether Canvas marks it as handed in late
     number: str = ""  # the platform's number, "" if the path has none
-    # The depth of nbgrader's folder of the submission, which contains its timestamp; else 0
-    depth: int = 0
-    notes: tuple[str, ...] = ()  # a sentence for each thing to look at
+    folder: tuple[str, ...] = ()  # the path of the folder that names the student; () if something else does
 
     @property
     def student(self) -> str | None:
         """The student's id, which can be a folder's name."""
         return safe_id(self.raw)
 
+    def further_out(self, level: int) -> "Sender":
+        """The sender, if students' folders are so many folders deep, however deep the file is in there."""
+        is_in_one = 0 < level < len(self.folder)
+        return replace(self, raw=self.folder[level - 1], folder=self.folder[:level]) if is_in_one else self
 
-def sender_of(parts: tuple[str, ...], assignments: Collection[str], roster: Mapping[str, str] = {}) -> Sender:
-    """What the path of a file says.
 
-    Args:
-        parts: the parts of the path inside the source, the file's name last.
-        assignments: the names of all assignments.
-        roster: ids by the platform's numbers, as far as they are known.
-    """
+def sender_of(parts: tuple[str, ...], assignments: Collection[str]) -> Sender:
+    """What the path of a file inside the source says; `assignments` are the names of all."""
     parts = tuple(unicodedata.normalize("NFC", part) for part in parts)
     # The outermost part that tells decides: further in, a student may have used another student's name.
     readings = (_from_platform(parts, place, assignments) for place in range(len(parts)))
-    sender = next(filter(None, readings), None) or _by_hand(parts, assignments)
-    if sender.number in roster:
-        sender = replace(sender, raw=roster[sender.number])
-    elif roster and sender.number:
-        note = f"The number {sender.number} is not on the course's roster."
-        sender = replace(sender, notes=(*sender.notes, note))
-    return sender
+    return next(filter(None, readings), None) or _by_hand(parts, assignments)
+
+
+def on_roster(sender: Sender, roster: Mapping[str, str]) -> tuple[Sender, str]:
+    """The sender as the roster calls them, and a sentence if it does not know them, else "".
+
+    Args:
+        sender: as the path says.
+        roster: ids by the platform's numbers, or by anything else where there is none.
+    """
+    by_id = {student.casefold(): student for student in roster.values()}
+    if known := roster.get(sender.number) or by_id.get((sender.student or "").casefold()):
+        return replace(sender, raw=known), ""
+    is_unknown = roster and sender.raw and not sender.raw.startswith("anon_")  # which no roster has
+    which = f"The number {sender.number}" if sender.number else f"“{clip(sender.raw)}”"
+    return sender, f"{which} is not on the course's roster." if is_unknown else ""
+
+
+def level_of_students(folders: Collection[tuple[str, ...]]) -> int:
+    """How deep students' folders are, 0 if there are none, from the folders with notebooks of an assignment.
+
+    They are as deep as the outermost of these; but further out if each is alone in its folder, and some have
+    one name, such as ``ann/work`` and ``bob/work``.
+    """
+    level = min(map(len, folders), default=0)
+    found = {folder[:level] for folder in folders}
+    while len({f[-1:] for f in found}) < len(found) == len({f[:-1] for f in found}):
+        found, level = {folder[:-1] for folder in found}, level - 1
+    return level
 
 
 def _from_platform(parts: tuple[str, ...], place: int, assignments: Collection[str]) -> Sender | None:
@@ -83,12 +104,11 @@ def _from_platform(parts: tuple[str, ...], place: int, assignments: Collection[s
         # Below ASSIGNMENT there may be folders of STUDENT's, or of the whole class: then nobody can tell.
         sender = _sender(part if len(inner) == 2 else "", inner[-1], assignments)
         claimed = tuple(dict.fromkeys((inner[0], *sender.claimed)))
-        return replace(sender, claimed=claimed, depth=place + 2)
+        return replace(sender, claimed=claimed, folder=parts[: place + 1])
     if canvas:
         sender = _sender(f"{canvas['name']}_{canvas['user']}", canvas["rest"] or "", assignments)
-        number = canvas["user"] if canvas.re is CANVAS else ""  # an anonymous number is on no roster
         order, late = (int(canvas["file"] or 0), 0), bool(canvas["late"])
-        return replace(sender, order=order, late=late, number=number)
+        return replace(sender, order=order, late=late, number=canvas["user"] if canvas.re is CANVAS else "")
     return None
 
 
@@ -104,7 +124,7 @@ def _by_hand(parts: tuple[str, ...], assignments: Collection[str]) -> Sender:
     if sender.claimed:
         return sender
     if len(parts) > 1 and parts[-2] not in assignments:
-        return _sender(parts[-2], parts[-1], assignments)
+        return replace(_sender(parts[-2], parts[-1], assignments), folder=parts[:-1])
     claimed = (*parts[-2:-1], *_sender("", parts[-1], assignments).claimed)
     return Sender("", tuple(dict.fromkeys(claimed)))
 
@@ -136,5 +156,7 @@ def safe_id(raw: str) -> str | None:
     kept = "".join(
         letter if letter in " ._-@" or unicodedata.category(letter)[0] in "LMN" else "-" for letter in letters
     )
+    # Some of them nobody sees, nor the marks that follow an emoji.
+    seen = re.sub(f"{INVISIBLE.pattern}|[\ufe0e\ufe0f]", "", kept)
     # The end is kept, because Canvas's and Moodle's numbers are there.
-    return kept.strip(" .-")[-LONGEST_ID:].lstrip(" .-") or None
+    return seen.strip(" .-")[-LONGEST_ID:].lstrip(" .-") or None

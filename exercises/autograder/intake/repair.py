@@ -9,7 +9,7 @@ their own, after the cell of the assignment that it came after.
 
 import copy
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 
 import nbformat
@@ -40,12 +40,10 @@ def is_answer(released: NotebookNode) -> bool:
 class Released:
     """An assignment: its cells as they are handed out now, by grade id, and each text that these have had.
 
-    Args:
-        notebook: the version that is handed out now.
-        earlier: versions that were handed out earlier and count as well.
+    Versions that were handed out earlier count as well.
     """
 
-    def __init__(self, notebook: NotebookNode, earlier: Iterable[NotebookNode] = ()):
+    def __init__(self, notebook: NotebookNode, *earlier: NotebookNode):
         self.notebook, self.cells = notebook, cells_by_id(notebook)
         self.answers = {name for name, cell in self.cells.items() if is_answer(cell)}
         self.now = {name: normalize_source(cell.source) for name, cell in self.cells.items()}
@@ -56,6 +54,11 @@ class Released:
             self.trials |= {normalize_source(cell.source) for cell in version.cells if not grade_id(cell)}
             for name, cell in cells_by_id(version).items():
                 self._texts.get(name, set()).add(normalize_source(cell.source))
+        self._given = {""} | self.trials | set().union(*self._texts.values())
+
+    def is_blank(self, notebook: NotebookNode) -> bool:
+        """Whether nothing in a repaired notebook was written by the student."""
+        return all(normalize_source(cell.source) in self._given for cell in notebook.cells)
 
     def matches(self, name: str, cell: Cell) -> bool:
         """Whether a cell's text is as it was released, apart from what editors change by themselves."""
@@ -68,15 +71,10 @@ class Released:
 
 
 class Catalogue:
-    """The assignments of a course.
+    """The assignments of a course: by name, as handed out now and then as earlier; no master is among them."""
 
-    Args:
-        assignments: by name, as they are handed out now.
-        earlier: by name, versions that were handed out earlier and count as well.
-    """
-
-    def __init__(self, assignments: dict[str, NotebookNode], earlier: Mapping[str, list[NotebookNode]]):
-        self.assignments = {name: Released(now, earlier.get(name, [])) for name, now in assignments.items()}
+    def __init__(self, versions: Mapping[str, list[NotebookNode]]):
+        self.assignments = {name: Released(*those) for name, those in versions.items()}
         found: dict[str, set[str]] = {}
         for name, released in self.assignments.items():
             for key in released.tokens():
@@ -84,12 +82,12 @@ class Catalogue:
         # Some texts, such as the setup's, are in several assignments.
         self._owners = {key: min(those) for key, those in found.items() if len(those) == 1}
 
-    def assignment_of(self, cells: list[Cell], claimed: Collection[str]) -> str:
-        """The assignment to which most cells belong, each judged by its name or else its text.
+    def assignment_of(self, cells: list[Cell], claimed: Collection[str]) -> tuple[str, list[str]]:
+        """The assignment to which most cells belong, each judged by its name or else its text; and others.
 
         Args:
             cells: the cells of the notebook.
-            said: the assignments that its file and folder name; they decide where the cells do not.
+            claimed: the assignments that its file and folder name; they decide where the cells do not.
 
         Raises:
             CannotBeGraded: if there is none, or several are likely.
@@ -111,7 +109,7 @@ class Catalogue:
         if len(confirmed) != 1:
             both = " and ".join(likely)
             raise CannotBeGraded(f"The notebook contains cells of {both}. Hand in one notebook for each.")
-        return confirmed[0]
+        return confirmed[0], [name for name in votes if name != confirmed[0] and votes[name] > 1]
 
 
 def _match_cells(cells: list[Cell], released: Released) -> dict[str, Cell]:
