@@ -101,6 +101,8 @@ def test_answer_in_another_cell_is_flagged():
     [flag] = scan([(LAYER_NORM, handed_out), (None, own)], PS05, [])
     assert (flag.kind, flag.cell) == ("elsewhere", LAYER_NORM)
     assert "layer_norm" in flag.text
+    [missing] = scan([(LAYER_NORM, ""), (None, own)], PS05, [], ["layer_norm", "rms_norm"])
+    assert (missing.kind, missing.text) == (flag.kind, flag.text)
     for left_alone in ([(LAYER_NORM, own), (None, own)], [(LAYER_NORM, handed_out)], [(None, own)]):
         assert scan(left_alone, PS05, []) == []
 

@@ -239,6 +239,22 @@ def test_words_in_a_code_cell_beside_an_untouched_answer_wait_for_a_person(tmp_p
     assert {mark.student for mark in found if mark.cells[WRITTEN].waits} == {"ann", "bob"}
 
 
+def test_answers_in_extra_cells_and_imports_that_fail_are_flagged(tmp_path):
+    """An import that fails is also what the student reads first about a test that misses something."""
+    task, below = "ps01-2-answer", with_answers()
+    below.cells = [cell for cell in below.cells if cell.id != task]
+    below.cells += [nbformat.v4.new_code_cell(SOLVED[task]), nbformat.v4.new_markdown_cell("As large.")]
+    missing = with_answers(SOLVED | {task: f"import not_there\n{SOLVED[task]}"})
+    found, lost = grade.grade(hand_in(tmp_path / "in", ann=below, bob=missing), tmp_path / "course").graded
+    assert [(flag.kind, flag.text.split(",")[0]) for flag in found.flags] == [
+        ("elsewhere", "TokenEmbedding is unanswered where it counts"),
+        ("elsewhere", "An extra cell has words"),
+    ]
+    said = "A cell was stopped by an import: No module named 'not_there'."
+    assert [(flag.kind, flag.text, flag.cell) for flag in lost.flags] == [("import", said, task)]
+    assert [cell.messages[0] for cell in lost.cells if cell.earned < cell.worth] == [said]
+
+
 def test_limits_can_be_configured(tmp_path, monkeypatch):
     changes = Config({"Limits": {"seconds": 600.0}})
     monkeypatch.setattr(release, "course", partial(release.course, changes=changes))

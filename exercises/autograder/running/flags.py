@@ -43,7 +43,9 @@ ALLOWED = {
 }
 
 
-def scan(cells: Iterable[tuple[str | None, str]], given: Mapping[str, str], notes: Any) -> list[Flag]:
+def scan(
+    cells: Iterable[tuple[str | None, str]], given: Mapping[str, str], notes: Any, missing: Iterable[str] = ()
+) -> list[Flag]:
     """What a person should look at in a submission: for each cell, each thing once, at its first line.
 
     Args:
@@ -51,6 +53,7 @@ def scan(cells: Iterable[tuple[str | None, str]], given: Mapping[str, str], note
         given: the assignment's own code cells by grade id; what "…imports" imports may be used.
         notes: what was called while it ran: a list of {"name": …, "line": …}, from the learner's process.
             Anything that has another form, has no meaning, or is too much, is left out.
+        missing: names that tests did not find.
     """
     trees = [(cell, text.splitlines(), tree) for cell, text in cells if (tree := parsed(text))]
     imports = (parsed(text) for cell, text in given.items() if cell.endswith("imports"))
@@ -64,8 +67,8 @@ def scan(cells: Iterable[tuple[str | None, str]], given: Mapping[str, str], note
                 flags.setdefault(
                     (cell, *found), Flag(*found, cell, clip("".join(lines[number - 1 : number]), LIMIT))
                 )
-    for cell, name in _answered_elsewhere([(cell, tree) for cell, _, tree in trees]):
-        text = f"{clip(name, LIMIT)} is unanswered here, where it counts, but defined in an extra cell."
+    for cell, name in _answered_elsewhere([(cell, tree) for cell, _, tree in trees], missing):
+        text = f"{clip(name, LIMIT)} is unanswered where it counts, but defined in an extra cell."
         flags["elsewhere", name] = Flag("elsewhere", text, cell)
     tasks = tasks_of(given)
     kept = [note for note in notes[:MOST_FLAGS] if _is_note(note)] if type(notes) is list else []
@@ -79,11 +82,7 @@ def scan(cells: Iterable[tuple[str | None, str]], given: Mapping[str, str], note
 
 
 def tasks_of(given: Mapping[str, str]) -> dict[str, set[str]]:
-    """The tasks of each answer cell: those that are checked in cells whose ids begin like its own.
-
-    Args:
-        given: the assignment's own code cells, by grade id.
-    """
+    """The tasks of each answer cell: those that are checked in given cells whose ids begin like its own."""
     found: dict[str, set[str]] = {}
     for cell, text in given.items():
         if tasks := TASK.findall(text):
@@ -132,9 +131,9 @@ def _used_names(tree: ast.Module, names: Mapping[str, str]) -> Iterator[tuple[in
                 yield node.lineno, f"{names[of.id]}.{node.attr}"
 
 
-def _answered_elsewhere(trees: Iterable[tuple[str | None, ast.Module]]) -> Iterator[tuple[str, str]]:
-    """The cell and name of answers that still raise as handed out, although an own cell defines them."""
-    found: dict[str, dict[str | None, bool]] = {}
+def _answered_elsewhere(trees: list, missing: Iterable[str]) -> Iterator[tuple[str | None, str]]:
+    """The cell and name of answers that raise as handed out, or are missing, while an own cell defines them."""
+    found: dict[str, dict[str | None, bool]] = {name: {"": True} for name in missing}
     for cell, tree in trees:
         for node in tree.body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -142,7 +141,7 @@ def _answered_elsewhere(trees: Iterable[tuple[str | None, ast.Module]]) -> Itera
                 found.setdefault(node.name, {})[cell] = "NotImplementedError" in names
     for name, places in found.items():
         if not places.get(None, True):
-            yield from ((cell, name) for cell, is_open in places.items() if cell and is_open)
+            yield from ((cell or None, name) for cell, is_open in places.items() if is_open)
 
 
 def _judge_use(full: str, allowed: set[str], *, is_answer: bool) -> tuple[str, str] | None:

@@ -16,7 +16,7 @@ from nbformat import NotebookNode
 
 import transformer_lessons
 from exercises.autograder.box.confine import Limits
-from exercises.autograder.result import Result
+from exercises.autograder.result import Flag, Result
 from exercises.autograder.running import notebook
 from exercises.autograder.running.flags import parsed
 from exercises.autograder.running.inert import sanitize
@@ -82,6 +82,10 @@ def run(job: Job) -> Outcome:
     by_hand = [cell.name for cell in job.master if cell.is_answer and cell.is_graded]
     scores = {cell.cell: cell.earned for cell in result.cells}
     scores |= {name: 0.0 if name in unanswered else None for name in by_hand}
+    left = [name for name in by_hand if name in unanswered]
+    if left and any(_has_words(cell) for cell in submission.cells if not grade_id(cell)):
+        text = f"An extra cell has words, but {', '.join(left)}, where they count, has none."
+        result = replace(result, flags=(*result.flags, Flag("elsewhere", text, left[0])))
     answers = {name: _digest(sources[name]) for name in by_hand if name in sources}
     sanitize(submission)  # last, as whether an answer was touched depends on the student's own text
     about = {"key": job.key, "submission": job.submission, "answers": answers}
@@ -93,12 +97,15 @@ def _next_to_own_text(submission: NotebookNode) -> set[str | None]:
     found: set[str | None] = set()
     for pair in pairwise(submission.cells):
         names = {grade_id(cell) for cell in pair}
-        code = [
-            cell for cell in pair if cell.cell_type == "code" and getattr(parsed(cell.source), "body", ())
-        ]
-        if None in names and not code and all(cell.source.strip() for cell in pair):
+        if None in names and all(map(_has_words, pair)):
             found |= names
     return found
+
+
+def _has_words(cell: NotebookNode) -> bool:
+    """Whether something is written in a cell, but no code."""
+    is_code = cell.cell_type == "code" and getattr(parsed(cell.source), "body", ())
+    return bool(cell.source.strip()) and not is_code
 
 
 def _restore_master_cells(submission: NotebookNode, master: tuple[MasterCell, ...]) -> None:

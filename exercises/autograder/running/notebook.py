@@ -7,8 +7,9 @@ runs in its box; what its process sends is shown, but decides nothing.
 import atexit
 import json
 import platform
+import re
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -20,7 +21,7 @@ from nbgrader.api import Gradebook
 
 import transformer_lessons
 from exercises.autograder.box.confine import Limits
-from exercises.autograder.intake.cells import replace_surrogates
+from exercises.autograder.intake.cells import clip, replace_surrogates
 from exercises.autograder.result import CellResult, Flag, Result, rebuilt
 from exercises.autograder.running import flags
 from exercises.autograder.running.inert import inert_output, is_picture
@@ -28,6 +29,7 @@ from exercises.autograder.running.runner import Cell
 from exercises.autograder.running.worker import Worker
 from transformer_lessons.tools.submission import grade_id, is_ungraded
 
+IMPORTS = 5  # the most imports that failed and are told of
 PICTURE = 10_000  # the fewest bytes that a picture counts as, because re-encoding it takes time
 
 
@@ -45,10 +47,7 @@ class MasterCell:
 
 
 def master_of(url: str, assignment: str) -> tuple[MasterCell, ...]:
-    """The cells of an assignment, whose notebook has the same name.
-
-    Args:
-        url: the address of the gradebook's database.
+    """The cells of an assignment, whose notebook has the same name, in the gradebook at an address.
 
     Raises:
         MissingEntry: if the gradebook does not know the assignment.
@@ -69,20 +68,19 @@ def master_of(url: str, assignment: str) -> tuple[MasterCell, ...]:
 
 
 def run(notebook: NotebookNode, master: tuple[MasterCell, ...], limits: Limits, isolation: str) -> Result:
-    """Run all code cells of a notebook and put their outputs into it; the result names no student.
+    """Run all code cells of a repaired notebook and put their outputs into it; the result names no student.
 
-    Args:
-        notebook: a submission, repaired.
-        master: the assignment's cells.
-        limits: what the submission may use.
-        isolation: "full", or "none" to run it unprotected and say so in the result.
+    If `isolation` is "none" instead of "full", it runs unprotected, and the result says so.
     """
     cells = _cells(notebook, {cell.name: cell for cell in master})
     outcomes, summary = _outcomes([cell for cell, _ in cells], limits, isolation)
     found, noticed = _apply_outcomes(cells, outcomes, limits.output)
     given = {cell.name: cell.source for cell in master if cell.locked and cell.type == "code"}
     code = [(grade_id(cell), cell.source) for cell in notebook.cells if cell.cell_type == "code"]
-    noticed += flags.scan([cell for cell in code if cell[0] not in given], given, summary["notes"])
+    theirs = [cell for cell in code if cell[0] not in given]
+    said = "\n".join(message for result in found for message in result.messages)
+    missing = re.findall("^NameError: name '(.+)' is not defined", said, re.MULTILINE)
+    noticed += flags.scan(theirs, given, summary["notes"], missing)
     return Result(
         "",
         "",
@@ -148,7 +146,7 @@ def _apply_outcomes(cells: list, outcomes: list[dict], room: int) -> tuple[list[
     """Put outputs into the notebook, tests' first, as room may run out; return points and flags."""
     tests = [number for number, (cell, _) in enumerate(cells) if cell.role == "test"]
     found = {n: CellResult(cells[n][0].id, 0.0, cells[n][0].points, "missing") for n in tests}
-    flags = []
+    flags, imports = [], {}
     for outcome in sorted(outcomes, key=lambda outcome: "result" not in outcome):
         number = outcome["cell"]
         cell, shown = cells[number]
@@ -157,9 +155,16 @@ def _apply_outcomes(cells: list, outcomes: list[dict], room: int) -> tuple[list[
             found[number] = rebuilt(CellResult, outcome["result"])
         else:
             shown.execution_count = number + 1
+            failed = [one.evalue for one in shown.outputs if one.get("ename") == "ModuleNotFoundError"]
+            if failed and len(imports) < IMPORTS:
+                imports[number] = f"A cell was stopped by an import: {clip(failed[0], most=100)}."
+                flags.append(Flag("import", imports[number], cell.id or None))
         if outcome.get("lost"):
             flags.append(Flag("ended", outcome["lost"], cell.id or None))
     for number, result in found.items():
+        above = tuple(said for place, said in sorted(imports.items()) if place < number)
+        if above and result.earned < result.worth:
+            found[number] = replace(result, messages=(*above, *result.messages))
         if result.status != "done":
             text = f"This test has no result ({result.status}): no points.\n"
             cells[number][1].outputs.append(new_output("stream", name="stdout", text=text))
