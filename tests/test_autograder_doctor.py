@@ -1,6 +1,5 @@
 """What the doctor reports, and that nothing is graded where isolation is incomplete."""
 
-import json
 import re
 import shutil
 import subprocess
@@ -39,28 +38,24 @@ def test_box_works_wherever_namespaces_can_be_created():
 
 
 IN_A_BOX = """
-import json, os, sys, tempfile
+import sys, tempfile
 sys.path.insert(0, sys.argv[1])
 from exercises.autograder.box import confine
 
-own, more = confine.readable_folders(), sys.argv[2:]
-confine.readable_folders = lambda: [*own, *more]
+sys.prefix, sys.base_prefix = folders = sys.argv[2:]
 
 def look(connection):
-    found = {"read": [open(f"{folder}/file").read() for folder in more], "refused": []}
-    for folder in more:
+    found = ""
+    for folder in folders:
         try:
             open(f"{folder}/new", "w")
         except OSError:
-            found["refused"].append(folder)
-    for name in ("/tmp", "/dev/shm", confine.HOME):
-        open(f"{name}/new", "a").write(name)
-    found["written"] = open(f"{confine.HOME}/new").read()
-    connection.sendall(json.dumps(found).encode())
+            found += open(f"{folder}/file").read()
+    connection.sendall(found.encode())
 
 with tempfile.TemporaryDirectory() as folder:
     boxed = confine.spawn_sandboxed(look, folder, confine.Limits(memory=1 << 28))
-    print(boxed.connection.recv(10_000).decode())
+    print(boxed.connection.recv(100).decode())
     confine.terminate(boxed)
 """
 
@@ -69,18 +64,12 @@ with tempfile.TemporaryDirectory() as folder:
 def test_python_may_be_installed_below_tmp_or_dev_shm():
     """As with a clone and its environment in /tmp, although the box has its own /tmp and /dev/shm."""
     with tempfile.TemporaryDirectory(dir="/tmp") as one, tempfile.TemporaryDirectory(dir="/dev/shm") as other:
-        folders = [f"{one}/a clone", f"{other}/b"]
-        for number, folder in enumerate(folders):
-            Path(folder).mkdir()
+        for folder in (one, other):
             Path(folder).chmod(0o777)
-            Path(folder, "file").write_text(str(number))
-        command = [sys.executable, "-I", "-c", IN_A_BOX, str(ROOT), *folders]
+            Path(folder, "file").write_text(f"read only: {folder}\n")
+        command = [sys.executable, "-I", "-c", IN_A_BOX, str(ROOT), one, other]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd="/")
-        left = [sorted(path.name for path in Path(folder).iterdir()) for folder in folders]
-    assert done.stderr == ""
-    written = "/tmp/dev/shm/home/student"
-    assert json.loads(done.stdout) == {"read": ["0", "1"], "refused": folders, "written": written}
-    assert left == [["file"], ["file"]]
+    assert done.stdout == f"read only: {one}\nread only: {other}\n\n", done.stderr
 
 
 @pytest.mark.isolated
