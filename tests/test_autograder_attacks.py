@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -43,7 +42,6 @@ LIMITS = Limits(cell_seconds=2.0, seconds=40.0, memory=256 << 20)
 # Seconds for a cell or test, for its reply, and for a new process if none comes, while each core has one process.
 PATIENCE = 10.0
 TESTS_MEMORY = 1200  # MiB that the tests' process may hold at once; Python and torch take about 370 of them
-MARK = "attack-mark"  # in the name of every file that an attack makes
 LINGERS = "98765.4321"  # an argument of every process that an attack tries to leave behind
 GRADED = ("ps01-1", "ps01-2", "ps01-4", "ps01-5", "ps01-6")  # and ps01-3 for attacks with `whole`
 HIDDEN = re.compile(r"### BEGIN HIDDEN TESTS\n(.*?)### END", re.DOTALL)
@@ -152,14 +150,6 @@ def surroundings() -> Iterator[Surroundings]:
         yield made
 
 
-def marked_files() -> list[str]:
-    """Files with `MARK` in their name, in all places where an attack might have put one."""
-    known = (tempfile.gettempdir(), "/dev/shm", "/var/tmp", Path.home(), ROOT, ROOT / "exercises", sys.prefix)
-    folders = map(Path, known)
-    found = [path for folder in folders if folder.is_dir() for path in folder.glob(f"*{MARK}*")]
-    return [str(path) for path in [*found, *Path(sys.prefix).glob(f"lib/*/site-packages/**/*{MARK}*")]]
-
-
 def lingering() -> list[int]:
     """Processes that an attack has left behind."""
     found = psutil.process_iter(["cmdline"])
@@ -198,33 +188,28 @@ class Bench:
         return self._graded[key]
 
     def _grade(self, submitted: list[Cell]) -> Graded:
-        found, over = Graded(), threading.Event()
-        watcher = threading.Thread(target=self._watch, args=(found, over))
-        watcher.start()
-        last = time.monotonic()
-        try:
-            for outcome in self.worker.grade(submitted, LIMITS):
-                found.slowest, last = max(found.slowest, time.monotonic() - last), time.monotonic()
-                found.all += json.dumps(outcome, default=str)
-                if "result" in outcome:
-                    found.earned[submitted[outcome["cell"]].id] = outcome["result"]["earned"]
-                    found.told += json.dumps(outcome["result"]["messages"])
-                elif "cell" in outcome:
-                    found.shown[outcome["cell"]] = outcome["outputs"]
-        finally:
-            over.set()
-            watcher.join()
+        found, started, last = Graded(), forker(), time.monotonic()
+        for outcome in self.worker.grade(submitted, LIMITS):
+            found.slowest = max(found.slowest, time.monotonic() - last)
+            found.memory, last = max(found.memory, most_memory(started)), time.monotonic()
+            found.all += json.dumps(outcome, default=str)
+            if "result" in outcome:
+                found.earned[submitted[outcome["cell"]].id] = outcome["result"]["earned"]
+                found.told += json.dumps(outcome["result"]["messages"])
+            elif "cell" in outcome:
+                found.shown[outcome["cell"]] = outcome["outputs"]
         found.left = processes_below(forker())
         return found
 
-    def _watch(self, found: Graded, over: threading.Event) -> None:
-        """Record the most memory held below the forking process: by the tests, as a box's limit is lower."""
-        started = forker()
-        while not over.wait(0.05):
-            for pid in processes_below(started):
-                with suppress(OSError):  # if it has just ended
-                    held = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
-                    found.memory = max(found.memory, int(held[1]) >> 10 if held else 0)
+
+def most_memory(started: int) -> int:
+    """The most MiB that any process below the forking one has held: the tests', as a box's limit is lower."""
+    most = 0
+    for pid in processes_below(started):
+        with suppress(OSError):  # if it has just ended
+            held = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
+            most = max(most, int(held[1]) >> 10 if held else 0)
+    return most
 
 
 def forker() -> int | None:
@@ -288,7 +273,6 @@ def test_nothing_outside_was_touched(bench):
     assert bench.around.state() == bench.before
     assert not bench.around.contacted()
     assert not lingering()
-    assert not marked_files()
 
 
 # Without protection, attacks succeed
