@@ -14,7 +14,7 @@ import threading
 import time
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import closing, suppress
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -163,39 +163,22 @@ def descendants(of: int) -> list[psutil.Process]:
         return []
 
 
-def kill_processes(
-    local: pool.ProcessPool, folder: Path, killed: list[str], stop: threading.Event, delay: float
-) -> None:
-    """Kill a worker once the first result is stored, and later a worker's child, its forking process."""
-    while not list(folder.glob("journal/*/*.json")) and not stop.wait(0.01):
-        pass
-    stop.wait(delay)
-    os.kill(next(iter(local._executor._processes)), signal.SIGKILL)
-    killed.append("worker")
-    while not stop.wait(0.01):
-        workers = list((local._executor._processes or {}) if local._executor else {})
-        below = [child for worker in workers for child in descendants(worker)]
-        if below and len(list(folder.glob("journal/*/*.json"))) <= len(STUDENTS):
-            below[0].kill()
-            killed.append("forking process")
-            return
-
-
-def test_workers_and_their_forking_processes_are_killed(undisturbed, tmp_path, monkeypatch, repetition):
+def test_a_worker_that_is_killed_is_replaced(undisturbed, tmp_path, monkeypatch, repetition):
     monkeypatch.setattr(pool, "run", jobs.run)  # in other processes, without stored results
-    local, killed, stop = pool.ProcessPool(1), [], threading.Event()
-    killer = threading.Thread(target=kill_processes, args=(local, tmp_path, killed, stop, repetition * DELAY))
-    killer.start()
-    try:
+    local, enter, killed = pool.ProcessPool(1), grading.Grading.enter, []
+
+    def kills_first(*about):
+        """Kill the worker, which has the next job by now, when the first result is entered."""
+        if not killed:
+            time.sleep(repetition * DELAY)
+            killed.append(next(iter(local._executor._processes)))
+            os.kill(killed[0], signal.SIGKILL)
+        return enter(*about)
+
+    monkeypatch.setattr(grading.Grading, "enter", kills_first)
+    with closing(local):
         assert_resumes(tmp_path, undisturbed, pool=local)
-    finally:
-        stop.set()
-        killer.join()
-        below = [child for worker in local._executor._processes for child in descendants(worker)]
-        local.close()
-    assert "worker" in killed
-    psutil.wait_procs(below, timeout=10)
-    assert not [process for process in below if process.is_running()]
+    assert killed
 
 
 class DyingPool(pool.InProcessPool):
