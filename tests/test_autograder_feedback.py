@@ -185,21 +185,10 @@ def test_page_has_no_line_of_a_hidden_test(master):
         assert cell.cell_type != "code" or " ".join(ours.source.split()) in text
 
 
-PLANTED = f"line 3\n\n--->  {HIDDEN}\n"
-
-
-@pytest.mark.parametrize(
-    ("cells", "more"),
-    [
-        ([output("error", ename="E", evalue="", traceback=[PLANTED.replace(",", ",\x1b[31m")])], {}),
-        ([output("display_data", data={"image/png": RED, "text/plain": PLANTED})], {}),
-        ([], {"mark": mark_of({"why": PLANTED})}),
-    ],
-    ids="traceback picture comment".split(),
-)
-def test_page_that_would_reveal_a_hidden_test_is_refused(cells, more):
+def test_page_that_would_reveal_a_hidden_test_is_refused():
+    planted = f"line 3\n\n--->  {HIDDEN}\n".replace(",", ",\x1b[31m")
     with pytest.raises(ValueError, match=r"expected no line of a hidden test, got checks\.check"):
-        made(*cells, **more)
+        made(output("error", ename="E", evalue="", traceback=[planted]))
 
 
 def test_output_of_test_cells_and_duplicate_tests_are_dropped():
@@ -275,34 +264,29 @@ STRANGE = (
     "</title></pre></td><script>alert(1)</script><img src=x onerror=alert(1)> \"'><style>body {}</style>"
     f" <base href={AWAY}> [x](javascript:alert(1)) &lt;b&gt; &#8238; {{{{7*191}}}} \u202e\u2066\ufeff\x00\x1b[31m"
 )
-TEXTS = (STRANGE, "W" * 3_000)
 PICTURE = f"![svg](data:image/svg+xml;base64,{base64_of(b'<svg onload=alert(1) />')})"
 LINK = "\x1b]8;;javascript:alert(1)\x1b\\click\x1b]8;;\x1b\\ <\x1b]0;x\x07script>alert(1)</script>"
+HOSTILE = (STRANGE, "W" * 3_000, PICTURE, LINK)
 
 
-def hostile_page() -> str:
-    """The page of a submission with hostile texts wherever a text can come in."""
-    kinds, both = ("markdown", "code", "raw"), " ".join(TEXTS)
-    cells = [code_cell(text, cell_type=kind) for kind in kinds for text in (*TEXTS, PICTURE)]
-    cells += [output("stream", name="stdout", text=text) for text in (*TEXTS, LINK)]
-    cells += [output("error", ename=text, evalue=text, traceback=[text]) for text in TEXTS]
-    parts = [Part(text, "r", "s", 1, True) for text in TEXTS]
-    parts += [Part("double", "r", text, 1, False) for text in TEXTS]
-    tested = CellResult("test", 1.5, 2, both, TEXTS, tuple(parts))
-    return made(*cells, result=Result(both, both, (tested,), repairs=TEXTS), mark=mark_of({"test": both}))
+def page_with(*texts: str) -> str:
+    """The page of a submission with these texts wherever a text can come in."""
+    kinds, both = ("markdown", "code", "raw"), " ".join(texts)
+    cells = [code_cell(text, cell_type=kind) for kind in kinds for text in texts]
+    cells += [output("stream", name="stdout", text=text) for text in texts]
+    cells += [output("error", ename=text, evalue=text, traceback=[text]) for text in texts]
+    parts = [Part(text, "r", "s", 1, True) for text in texts]
+    parts += [Part("double", "r", text, 1, False) for text in texts]
+    tested = CellResult("test", 1.5, 2, both, texts, tuple(parts))
+    return made(*cells, result=Result(both, both, (tested,), repairs=texts), mark=mark_of({"test": both}))
 
 
 def test_hostile_input_is_text():
-    """Hostile input adds no kind of element to the page, and no attribute."""
-    html = hostile_page()
-    found = Reader(html).found
-    known = {tag for tag, _ in Reader(made()).found} | set("tr td ul li b code".split())
-    assert {tag for tag, _ in found} <= known
-    assert sum(tag in ("style", "meta", "title", "body") for tag, _ in found) == 8
-    for _, attributes in found:
-        assert not any(name.startswith("on") or name == "style" for name in attributes), attributes
-        assert attributes.get("href", "#").startswith("#")
-        assert "src" not in attributes
+    """Hostile input adds no element to the page, and no attribute."""
+    html = page_with(*HOSTILE)
+    found, harmless = Reader(html).found, Reader(page_with("one", "two", "three", "four")).found
+    assert [(tag, about.keys()) for tag, about in found] == [(tag, about.keys()) for tag, about in harmless]
+    assert all(about.get("href", "#").startswith("#") for _, about in found)
     assert "1337" not in html
     assert not re.search("[\u202a-\u202e\u2066-\u2069\u200b-\u200f\ufeff\x00\x1b]", html)
     html.encode()
@@ -340,7 +324,7 @@ def view(chromium):
 
 def test_in_a_browser_hostile_input_does_nothing(view, tmp_path):
     file = tmp_path / "page.html"
-    file.write_text(hostile_page(), encoding="utf-8")
+    file.write_text(page_with(*HOSTILE), encoding="utf-8")
     view.open(file)
     title = view.evaluate("document.title")
     view.page.wait_for_timeout(30)
@@ -351,9 +335,6 @@ def test_in_a_browser_hostile_input_does_nothing(view, tmp_path):
     # Nothing was even attempted: the policy would report it on the console.
     assert view.problems == []
     assert view.evaluate("location.href") == view.evaluate("document.baseURI") == file.as_uri()
-    count = "document.querySelectorAll('{}').length"
-    bad = "script, iframe, object, embed, form, input, svg, math, link, base, video, body style, [style], [name]"
-    assert view.evaluate(count.format(bad)) == view.evaluate(count.format("meta[name]")) == 3
     assert view.evaluate("getComputedStyle(document.body).tabSize") == "4", "the style sheet must be applied"
     assert view.evaluate("document.documentElement.scrollWidth") == 390
 
