@@ -5,12 +5,10 @@ Valid values arrive; forged, truncated, late or too large ones are refused.
 
 import json
 import math
-import random
 import socket
 import struct
 import threading
 import time
-from collections import Counter
 
 import pytest
 import torch
@@ -140,12 +138,14 @@ FORGED = {
     "a plain object": frame({"a": 1}),
     "two tags": frame({"dict": {}, "tensor": ["bool", [], []]}),
     "a dict that is a list": frame({"dict": [1]}),
+    "a tensor that is a number": frame({"tensor": 3}),
     "no such dtype": frame({"tensor": ["object", [1], [0]]}, b"12345678"),
     "a dtype that is a list": frame({"tensor": [["int8"], [1], [0]]}, b"1"),
     "no order": frame({"tensor": ["int8", [1]]}, b"1"),
     "a shape that is a number": frame({"tensor": ["int8", 1, [0]]}, b"1"),
     "a negative axis": frame({"tensor": ["int8", [-1], [0]]}, b"1"),
     "an axis that is true": frame({"tensor": ["int8", [True], [0]]}, b"1"),
+    "an axis of 65 bits": frame({"tensor": ["int8", [0, 2**64], [0, 1]]}),
     "many axes": frame({"tensor": ["int8", [1] * 17, list(range(17))]}, b"1"),
     "an axis twice": frame({"tensor": ["int8", [1, 2], [1, 1]]}, b"12"),
     "an order that is a number": frame({"tensor": ["int8", [2], 0]}, b"12"),
@@ -176,25 +176,6 @@ def test_booleans_are_true_or_false_whatever_came():
     found = received(frame({"tensor": ["bool", [3], [0]]}, bytes([0, 1, 77])))
     assert found.tolist() == [False, True, True]
     assert found.view(torch.uint8).tolist() == [0, 1, 1]
-
-
-def test_frames_changed_at_random_are_read_or_refused_and_nothing_else(ends):
-    """Three thousand replies, each with a few bytes changed, cut or doubled."""
-    chance, outcomes = random.Random(0), Counter()
-    send(ends[1], {"value": [torch.ones(2, 3), torch.tensor([True]), "text", 3.5, None]}, soon())
-    whole = ends[0].recv(1 << 16)
-    for _ in range(3000):
-        changed = bytearray(whole)
-        for _ in range(chance.randint(1, 4)):
-            place = chance.randrange(len(changed))
-            changed[place : place + chance.randint(0, 2)] = chance.randbytes(chance.randint(0, 2))
-        try:
-            received(changed)
-            outcomes["read"] += 1
-        except (WireError, PeerGoneError) as error:
-            outcomes[type(error)] += 1
-    assert len(outcomes) == 3
-    assert min(outcomes.values()) > 50, outcomes
 
 
 def test_silent_stalled_or_closed_peer_is_noticed_in_time(ends):
