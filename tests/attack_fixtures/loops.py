@@ -37,14 +37,6 @@ spread = Slow()
         after="ps01-1-answer",
         earns={"ps01-1-test": 3.0},  # one of its numbers is not a number
     ),
-    "slow cells, and an end": cell(
-        """
-# Cells that take most of their time, run again after a test has ended the process.
-time.sleep(1.5)
-""",
-        answers={"ps01-2-answer": embedding("os._exit(0)", "time.sleep(1.5)")},
-        earns=NO_VECTORS,  # its answer ends the process
-    ),
     "a drip": forged(
         "check",
         """

@@ -172,10 +172,6 @@ def _much(notebook, cells):
     notebook.cells.append(new_code_cell("'" + "é" * 70_000 + "'"))
 
 
-def _too_much(notebook, cells):
-    notebook.cells.append(new_code_cell("#" + "\n" * 20_000))
-
-
 def _half_characters(notebook, cells):
     """Text that a file cannot hold: printed, displayed, raised, and in an error that a test reports."""
     code = """
@@ -237,7 +233,6 @@ NOTEBOOKS = {
     "names": Handed("names that are paths, pages, queries", _wild_names, refused=True),
     "texts": Handed("texts and attachments that pages may run, output that is no text", _texts),
     "much source": Handed("all the text there may be", _much),
-    "too much source": Handed("more lines than there may be", _too_much, refused=True),
     "half characters": Handed("text that cannot be encoded", _half_characters),
     "a flood of outputs": Handed("outputs without number, and forged ones", _flood),
     "a deep source": Handed("sources that no parser likes", _deep),

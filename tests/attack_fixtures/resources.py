@@ -125,11 +125,6 @@ OUTPUT = {
         "a flood": "print('x' * 10**8)",
         "both streams": "for n in range(20_000): print(n, file=(sys.stdout, sys.stderr)[n % 2])",
         "displays": "for n in range(1000): display({'n': n})",
-        "a large picture": """
-# A picture of many megabytes.
-from IPython.display import Image
-display(Image(data=b'\\x89PNG' + os.urandom(5_000_000), format='png'))
-""",
         "metadata": "display('x', metadata={'a': 'x' * 10**7})",
         "kinds": """
 # Ten thousand kinds of one thing.
@@ -142,7 +137,6 @@ raise_ = lambda: (_ for _ in ()).throw(RuntimeError('x' * 10**7))
 try: raise_()
 except RuntimeError: get_ipython().showtraceback()
 """,
-        "surrogates": "print('\\ud800\\udfff\\x00\\x1b[31m')",
         "not JSON": """
 # Outputs that JSON has no words for.
 odd = {'output_type': 'stream', 'name': 'stdout', 'text': float('nan'), 'more': {1: {2, 3}}}
