@@ -237,7 +237,6 @@ def test_moodle_in_another_language():
 
 
 ADA = graded(mark("ada"))
-TWO = {"one": [], "two": []}
 
 
 @pytest.mark.parametrize(
@@ -252,7 +251,7 @@ TWO = {"one": [], "two": []}
         ((ADA | {"ps02-masks": []}, CANVAS), {}, "one column for ps02-masks, got ps02 masks"),
         ((ADA, CANVAS.replace("Notes", "PS02 Masks")), {}, "for ps02_masks, got PS02 M.*, ps02"),
         ((ADA, MOODLE.replace(",Grade,", ",Mark,")), {}, "with Grade among its columns, got Identifier"),
-        ((TWO, MOODLE), {}, "expected one assignment for Moodle's worksheet, got one, two"),
+        (({"one": [], "two": []}, MOODLE), {}, "one assignment for Moodle's worksheet, got one, two"),
     ],
 )
 def test_invalid_templates_are_refused(arguments, columns, message):

@@ -187,21 +187,20 @@ class DyingPool(pool.InProcessPool):
     width = 2
 
     def __init__(self, error: Exception):
-        self._error, self._keys, self._running = error, {}, []
+        self._error, self._keys, self._running = error, {}, {}
 
     def submit(self, job: Job) -> Future:
         self._keys[job.key] = None
         future: Future = Future()
-        self._running = [*(one for one in self._running if not one[1].done()), (job, future)]
+        self._running[future] = job
         threading.Timer(0.05, self._end).start()
         return future
 
     def _end(self) -> None:
-        bad = list(self._keys)[2:3]
-        broken = any([job.key] == bad for job, _ in self._running)
-        for job, future in self._running:
-            if not future.done():
-                future.set_exception(self._error) if broken else future.set_result(pool.run(job))
+        running, self._running = self._running, {}
+        broken = any(list(self._keys)[2:3] == [job.key] for job in running.values())
+        for future, job in running.items():
+            future.set_exception(self._error) if broken else future.set_result(pool.run(job))
 
 
 def test_only_the_job_that_kills_workers_is_given_up(undisturbed, tmp_path):

@@ -105,20 +105,14 @@ def test_what_is_harmless_stays():
 
 
 def test_a_table_that_few_letters_make_large_is_cut_and_references_stay_text():
-    table = "|a" * 2_000 + "\n" + "|-" * 2_000 + "\n" + "a\n" * 500  # a million cells
-    references = "".join(f"[a{n}]: /x\n" for n in range(4_000)) + "[a1]" * 4_000
-    cells = [new_markdown_cell(text) for text in (table, references, "| a | b |\n|---|---|\n| 1 | 2 |")]
-    sanitize(new_notebook(cells=cells))
-    assert "[cut: 9,002 characters in all]" in cells[0].source
-    assert "<a" not in cells[1].source
-    assert "<td>2</td>" in cells[2].source
-
-
-def test_tables_share_what_all_answers_may_take_and_a_cut_one_is_no_table():
+    """All answers share what they may take to format, and a table that is cut is none any more."""
+    references = "".join(f"[a{n}]: /x\n" for n in range(1_000)) + "[a1]" * 1_000
     table = "|a" * 150 + "\n" + "|-" * 150 + "\n" + "a\n" * 400  # 60,300 cells in 1,400 letters
-    cells = [new_markdown_cell(table) for _ in range(3)]
+    cells = [new_markdown_cell(text) for text in (references, table, table)]
     sanitize(new_notebook(cells=cells))
-    assert ["<table>" in cell.source for cell in cells] == [True, False, False]
+    assert ["cut: " in cell.source for cell in cells] == [False, False, True]
+    assert ["<table>" in cell.source for cell in cells] == [False, True, False]
+    assert "<a" not in cells[0].source
 
 
 def test_locked_cells_are_the_courses():

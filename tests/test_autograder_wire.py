@@ -260,7 +260,6 @@ def test_without_time_left_a_call_fails_but_the_connection_stays_open(learner):
 PLAIN = vars(Reply(value=1, kind="int"))
 REPLIES = {
     "nothing": None,
-    "an earlier number": {"number": 0, "value": PLAIN},
     "a later number": {"number": 2, "value": PLAIN},
     "true for one": {"number": [1], "value": PLAIN},
     "more": {"number": 1, "value": PLAIN, "more": 1},
