@@ -42,6 +42,7 @@ LIMITS = Limits(cell_seconds=2.0, seconds=40.0, memory=256 << 20)
 # Seconds for a cell or test, for its reply, and for a new process if none comes, while each core has one process.
 PATIENCE = 10.0
 TESTS_MEMORY = 1200  # MiB that the tests' process may hold at once; Python and torch take about 370 of them
+MARK = "attack-mark"  # in the name of every file that an attack makes
 LINGERS = "98765.4321"  # an argument of every process that an attack tries to leave behind
 GRADED = ("ps01-1", "ps01-2", "ps01-4", "ps01-5", "ps01-6")  # and ps01-3 for attacks with `whole`
 HIDDEN = re.compile(r"### BEGIN HIDDEN TESTS\n(.*?)### END", re.DOTALL)
@@ -148,6 +149,14 @@ def surroundings() -> Iterator[Surroundings]:
         made.places |= {"folder": folder, "unix": unix, "abstract": abstract, "tcp": tcp}
         made.places |= {"pid": os.getpid(), "repository": str(ROOT), "home": str(Path.home())}
         yield made
+
+
+def marked_files() -> list[str]:
+    """Files with `MARK` in their name, in all places where an attack might have put one."""
+    known = (tempfile.gettempdir(), "/dev/shm", "/var/tmp", Path.home(), ROOT, ROOT / "exercises", sys.prefix)
+    folders = map(Path, known)
+    found = [path for folder in folders if folder.is_dir() for path in folder.glob(f"*{MARK}*")]
+    return [str(path) for path in [*found, *Path(sys.prefix).glob(f"lib/*/site-packages/**/*{MARK}*")]]
 
 
 def lingering() -> list[int]:
@@ -273,6 +282,7 @@ def test_nothing_outside_was_touched(bench):
     assert bench.around.state() == bench.before
     assert not bench.around.contacted()
     assert not lingering()
+    assert not marked_files()
 
 
 # Without protection, attacks succeed
