@@ -207,6 +207,46 @@ def test_no_hidden_test_accepts_nan_or_empty_results(master, answer):
             assert _execute(cell.source, name, names.copy()) == 0, name
 
 
+STACKED_ON_PAPER = """
+class MultiHeadAttention(MultiHeadAttention):
+    \"\"\"Four matrices, of which only `state_dict` makes a stack.\"\"\"
+
+    def __init__(self, d_model, num_heads):
+        super().__init__(d_model, num_heads)
+        del self.in_proj_weight, self.in_proj_bias
+        self.separate = nn.ModuleList(nn.Linear(d_model, d_model) for _ in range(3))
+
+    in_proj_weight = property(lambda self: torch.cat([one.weight for one in self.separate]))
+    in_proj_bias = property(lambda self: torch.cat([one.bias for one in self.separate]))
+
+    def state_dict(self):
+        state = {"in_proj_weight": self.in_proj_weight, "in_proj_bias": self.in_proj_bias}
+        return state | {f"out_proj.{name}": tensor for name, tensor in self.out_proj.state_dict().items()}
+
+    def load_state_dict(self, state):
+        for name in ("weight", "bias"):
+            getattr(self.out_proj, name).data = state[f"out_proj.{name}"]
+            for one, part in zip(self.separate, state[f"in_proj_{name}"].chunk(3)):
+                getattr(one, name).data = part
+"""
+WEIGHTLESS = """
+class Translator(Translator):
+    def forward(self, src, tgt_in):
+        return torch.zeros(*tgt_in.shape, SIZES[1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "answer"), [("ps04-3-test", STACKED_ON_PAPER), ("ps10-2-repaired-test", WEIGHTLESS)]
+)
+def test_a_hidden_test_gives_nothing_for_what_only_looks_right(no_shape_checks, cell, answer):
+    cells, names = sources(BY_NUMBER[cell[:4]]), {"__name__": "notebook"}
+    for name in ("imports", "2-tools", "2-data-given", "2-model-given", "2-train-given", "3-answer"):
+        exec(cells.get(f"{cell[:4]}-{name}", ""), names)
+    exec(answer, names)
+    assert _execute(cells[cell], cell, names) == 0
+
+
 def a_first_draft() -> nbformat.NotebookNode:
     """A typical draft of ps01, without two cells that grading needs."""
     notebook = read(release.released(BY_NUMBER["ps01"]))
