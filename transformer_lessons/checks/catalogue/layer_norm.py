@@ -92,19 +92,8 @@ def small(*lead: tuple[int, ...], **options) -> Iterator[Call]:
     return (call(x, **options) for x in batches(ROWS, *lead))
 
 
-def large_or_usual() -> Iterator[Call]:
-    """An ε of 1, then the default ε with small entries."""
-    yield from small(eps=1.0)
-    yield from (call(torch.tensor([[0.0, 0.0, number]])) for number in (0.1, 0.01, 0.001, 0.002))
-
-
-def new_or_two() -> Iterator[Call]:
-    """The weights and outputs of a new layer, then a layer with weight 2 and bias 1."""
-    yield new_weights(3)
-    yield from (Call((torch.tensor([row]),), init=(3,)) for row in ROWS[:2])
-    yield from small(state=TWO, setting=SET_TWO)
-
-
+TINY = [call(torch.tensor([[0.0, 0.0, number]])) for number in (0.1, 0.01, 0.001, 0.002)]
+NEW = [new_weights(3), *(Call((torch.tensor([row]),), init=(3,)) for row in ROWS[:2])]
 TASK = Task(
     name="layer_norm",
     solution=[LayerNorm],
@@ -112,8 +101,8 @@ TASK = Task(
     probes={
         "centred": (centred, small((1,), (2,))),
         "variance": (variance, small()),
-        "eps": (small_entries, large_or_usual()),
-        "affine": (with_weights, new_or_two()),
+        "eps": (small_entries, [*small(eps=1.0), *TINY]),
+        "affine": (with_weights, [*NEW, *small(state=TWO, setting=SET_TWO)]),
         "axes": (axes, small((2,), (2, 1), (1, 2), (2, 2), ())),
         "gradients": (gradients, small()),
     },

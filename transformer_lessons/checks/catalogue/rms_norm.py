@@ -60,20 +60,7 @@ def small(*lead: tuple[int, ...], **options) -> Iterator[Call]:
     return (call(x, **options) for x in batches(ROWS, *lead))
 
 
-def large_or_usual() -> Iterator[Call]:
-    """An ε of 1, then the default ε with small entries."""
-    yield from small(eps=1.0)
-    yield call(torch.tensor([[0.0, 0.0, 0.1]]))
-
-
-def new_or_two() -> Iterator[Call]:
-    """The weights and outputs of a new layer, then a layer with weight 2."""
-    yield new_weights(3)
-    for row in ROWS:
-        yield Call((torch.tensor([row]),), init=(3,))
-    yield from small(weight=torch.full((3,), 2.0), setting=SET_TWO)
-
-
+NEW = [new_weights(3), *(Call((torch.tensor([row]),), init=(3,)) for row in ROWS)]
 TASK = Task(
     name="rms_norm",
     solution=[RMSNorm],
@@ -81,8 +68,8 @@ TASK = Task(
     probes={
         "size": (size, small()),
         "axes": (axes, small((2,), (2, 1), (1, 2), (2, 2))),
-        "eps": (small_entries, large_or_usual()),
-        "weight": (with_weight, new_or_two()),
+        "eps": (small_entries, [*small(eps=1.0), call(torch.tensor([[0.0, 0.0, 0.1]]))]),
+        "weight": (with_weight, [*NEW, *small(weight=torch.full((3,), 2.0), setting=SET_TWO)]),
         "gradients": (gradients, small()),
     },
     remarks=(
