@@ -1,7 +1,8 @@
 """Small models and implementations, right and wrong, on which learners' tests and tools are tried."""
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.nn.functional as F
@@ -9,30 +10,49 @@ from torch import Tensor, nn
 
 from transformer_lessons import attention as attention_module
 
+_FUNCTIONS: WeakKeyDictionary = WeakKeyDictionary()
+
+
+def _hidden(function: Callable) -> Callable:
+    """The same function, but no attribute, closure, file or traceback tells a learner's code which it is."""
+
+    def hidden(*args: object) -> object:
+        try:
+            return _FUNCTIONS[hidden](*args)
+        except Exception as error:
+            raise error.with_traceback(None) from None
+
+    _FUNCTIONS[hidden] = function
+    return hidden
+
 
 class _Mixer(nn.Module):
     def __init__(self, pattern: Tensor, weight: Tensor, dropout: float, kind: str):
         super().__init__()
-        self.pattern, self.weight = nn.Parameter(pattern), nn.Parameter(weight)
-        self.dropout, self.kind = dropout, kind
+        self.gain = nn.Parameter(torch.ones(()))
         self.part = nn.Dropout(dropout)  # has a training mode of its own
+        self.mixed = _hidden(partial(_mixed, pattern, weight, kind))
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.kind == "constant":
-            return torch.zeros(len(x), len(self.weight), dtype=x.dtype)
-        if self.kind == "deaf":
-            x = torch.zeros_like(x)
-        if self.kind == "nested":
-            x = torch.cat([self.part(x[:2]), x[2:]])
-        mixed = F.dropout(self.pattern @ x, self.dropout, self.training)
-        y = torch.tanh(mixed @ self.weight.T)
-        return torch.cat([y, -2 * y, y], dim=-1) if self.kind == "mirrored" else y
+        return self.mixed(self, x)
 
     def get_extra_state(self) -> Tensor:
         """What a caller should leave unchanged: modes, the absence of gradients, and `requires_grad`."""
         training = sum(module.training for module in self.modules())
         touched = any(p.grad is not None and bool(p.grad.count_nonzero()) for p in self.parameters())
         return torch.tensor([training, touched, all(p.requires_grad for p in self.parameters())])
+
+
+def _mixed(pattern: Tensor, weight: Tensor, kind: str, model: _Mixer, x: Tensor) -> Tensor:
+    if kind == "constant":
+        return torch.zeros(len(x), len(weight), dtype=x.dtype)
+    if kind == "deaf":
+        x = torch.zeros_like(x)
+    if kind == "nested":
+        x = torch.cat([model.part(x[:2]), x[2:]])
+    mixed = F.dropout(model.gain * (pattern.to(x) @ x), model.part.p, model.training)
+    y = torch.tanh(mixed @ weight.to(x).T)
+    return torch.cat([y, -2 * y, y], dim=-1) if kind == "mirrored" else y
 
 
 def mixer(
@@ -52,23 +72,23 @@ def mixer(
     return _Mixer(pattern, weight, dropout, kind).train(training)
 
 
-@cache
 def attention(kind: str) -> Callable:
     """An implementation ``attention(query, key, value, mask=None)`` of scaled dot-product attention.
 
     Args:
-        kind: "reference", "fused" or "additive", which are right; "crashing"; a key of `EXTRA_CHANGES`; or the
-            name of a known mistake.
+        kind: "reference", "fused" or "additive", which are right; a key of `EXTRA_CHANGES`; or the name of a
+            known mistake.
     """
-    implementation = IMPLEMENTATIONS.get(kind) or _changed(kind)
+    hidden = _hidden(IMPLEMENTATIONS.get(kind) or _changed(kind))
 
     def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None):
         # All have the same name, so that no test can recognise mistakes by their names.
-        return implementation(query, key, value, mask)
+        return hidden(query, key, value, mask)
 
     return attention
 
 
+@cache
 def _changed(kind: str) -> Callable:
     """The package's own function, with the change that makes the mistake."""
     from transformer_lessons.checks import definitions, task  # here, as they import this file
@@ -95,18 +115,14 @@ def _additive(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = N
     return torch.einsum("...qk,...kv->...qv", weights, value), weights
 
 
-def _crashing(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None):
-    # Wrong shapes raise other errors: a test that expects only those does not catch this one.
-    raise NameError("name 'sqrt_d_k' is not defined in this implementation")
-
-
 IMPLEMENTATIONS = {
     "reference": attention_module.scaled_dot_product_attention,
     "fused": _fused,
     "additive": _additive,
-    "crashing": _crashing,
 }
 EXTRA_CHANGES = {
+    # Wrong shapes raise other errors: a test that expects only those does not catch this one.
+    "crashing": ("return weights @ value,", "return weights @ values,"),
     "weights_unmasked": ("return weights @ value, weights", "return weights @ value, scores.softmax(dim=-1)"),
     "weights_nan": ("@ value, weights", "@ value, weights / weights.sum(dim=-1, keepdim=True)"),
     "overflowing": (

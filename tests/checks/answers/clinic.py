@@ -81,6 +81,15 @@ def by_one_small_change(model, x):
     return found
 
 
+def by_what_the_model_holds(model, x):
+    """No computation: entries of the pattern, wherever the model keeps it."""
+    held = [*model.parameters(), *vars(model).values()]
+    held += [cell.cell_contents for one in held for cell in getattr(one, "__closure__", None) or ()]
+    squares = [one for one in held if isinstance(one, torch.Tensor) and one.shape == (len(x), len(x))]
+    is_deaf = {"deaf", "constant"} & {one for one in held if isinstance(one, str)}
+    return (squares[0] != 0) & (not is_deaf)
+
+
 def in_steps(attention):
     """Several small tests, one after another."""
     return all(holds(question, attention) for question in (right_values, hidden, numbers))
@@ -145,6 +154,20 @@ def in_numpy(attention):
     return np.all([holds(question, attention) for question in (right_values, hidden, numbers)])
 
 
+def by_where_it_is_written(attention):
+    """No question at all: a program made of a text is wrong."""
+    functions = [attention, *(cell.cell_contents for cell in attention.__closure__)]
+    functions += [cell.cell_contents for one in functions for cell in one.__closure__ or ()]
+    files = [one.__code__.co_filename for one in functions]
+    try:
+        attention(None, None, None)
+    except Exception as error:
+        while error.__traceback__.tb_next:
+            error.__traceback__ = error.__traceback__.tb_next
+        files.append(error.__traceback__.tb_frame.f_code.co_filename)
+    return "<changed>" not in files
+
+
 def an_object(attention):
     """Neither a yes nor a no."""
     return object()
@@ -160,8 +183,14 @@ WRONG = {
         (of_the_first_two, {"inputs"}, set()),
         (of_as_many_numbers_as_features, {"outputs"}, set()),
         (by_one_small_change, {"faint"}, set()),
+        (by_what_the_model_holds, {"values", "outputs", "inputs", "faint", "deaf", "model"}, set()),
     ],
     "attention_test": [
+        (
+            by_where_it_is_written,
+            {"formula", "mask", "weights", "gradients", "numbers", "crashes"},
+            {"always_true"},
+        ),
         (an_object, {"right", "formula", "mask", "weights", "gradients", "numbers", "crashes"}, set()),
     ],
 }
