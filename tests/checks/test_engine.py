@@ -19,6 +19,7 @@ from transformer_lessons import checks
 from transformer_lessons.checks.answer import Answer
 from transformer_lessons.checks.definitions import Call, Given, Remark, Task, changed
 from transformer_lessons.checks.engine import judge
+from transformer_lessons.checks.exam import exam_of
 from transformer_lessons.checks.message import MOST_CASES, Message, write
 from transformer_lessons.checks.seen import Outcome, alike, same_value
 from transformer_lessons.checks.states import matchings
@@ -451,6 +452,15 @@ def test_a_wrong_gradient_names_the_answers_own_parameter():
 
     message = checks.check("multi_head", BiasUnused).message
     assert "# gradient of in_proj_bias (W_v.bias) should be [" in message
+
+
+def test_the_order_of_specimens_tells_a_learners_test_nothing():
+    kinds = [
+        [call.args[0].args[0] for _, call in exam_of(checks.task("attention_test"), seed).calls]
+        for seed in range(3)
+    ]
+    assert kinds[0] != kinds[1] != kinds[2]
+    assert sorted(kinds[0]) == sorted(kinds[1]) == sorted(kinds[2])
 
 
 def test_the_packages_own_is_no_answer():

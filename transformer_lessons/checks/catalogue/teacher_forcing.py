@@ -93,10 +93,9 @@ TASK = Task(
         "ids": (ids, calls(([[5], [6, 7]], 3, 4, 9))),
         "type": (int64, calls(([[5, 6]], 1, 2, 0), ([[5], []], 1, 2, 0), ([[]], 1, 2, 0), view=types)),
         "kept": (
-            lambda draw: [
-                Call((sentences(draw, *lengths), 1, 2, 0), edits=True, view=words)
-                for lengths in ((2, 4, 1), (3, 3))
-            ],
+            lambda draw: calls(
+                *((sentences(draw, *n), 1, 2, 0) for n in ((2, 4, 1), (3, 3))), edits=True, view=words
+            ),
             calls(([[5, 6]], 1, 2, 0), ([[5], [6, 7]], 1, 2, 0), edits=True),
         ),
     },
