@@ -231,4 +231,4 @@ def parts(device: torch.device, rounds: int, tiny: TransformerConfig | None = No
 
 if __name__ == "__main__":
     device = choose_device("auto")
-    measure("gpu", __doc__, parts(device, rounds=7), device.type)
+    measure("gpu", __doc__, parts(device, rounds=7), device.type, ("transformers", "x-transformers"))
