@@ -44,11 +44,11 @@ from transformer_lessons.fast.decoding import beam, greedy
 from transformer_lessons.fast.int8 import quantize
 from transformer_lessons.model import Transformer
 from transformer_lessons.tools.costs import BatchShape, training_operations
+from transformer_lessons.trainer.evaluation import BATCH
 from transformer_lessons.trainer.runs import new_trainer
 from transformer_lessons.trainer.tasks import TASKS
 
 PAIRS = 64  # per shuffled batch
-SENTENCES = 100  # translated at a time, as by `lessons translate`
 LONGEST = 64  # tokens of a translated caption
 ROUNDS = 9
 ENGINE = "CTranslate2"
@@ -149,11 +149,11 @@ def caption_model() -> tuple[Transformer, list[list[int]]]:
 def sentences(beam_size: int, rounds: int) -> dict:
     """Captions of the test set per second, each as long as the model makes it, at most 64 tokens.
 
-    They are sorted by length into batches of 100; all three programs use the same weights.
+    They are sorted by length into batches, as by `lessons translate`; all three programs use the same weights.
     """
     model, captions = caption_model()
     src = sorted(captions, key=len)
-    batches = [*in_chunks(src, SENTENCES)]
+    batches = [*in_chunks(src, BATCH)]
     theirs, engine = to_huggingface(model), by_ctranslate2(model)
 
     search = greedy if beam_size == 1 else partial(beam, beam_size=beam_size)
