@@ -1,5 +1,6 @@
 """A page with one live figure below its still, which tests can open again and again."""
 
+import html
 import shutil
 from pathlib import Path
 
@@ -13,7 +14,8 @@ STILL = Drawing(Canvas(40), number="3.2", caption="What to see.", alt="A still."
 PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>live</title>
 <meta name="viewport" content="width=device-width"><link rel="stylesheet" href="live/live.css">
 <style>* {{ box-sizing: border-box }}</style>
-<body>{still}<div class="lessons-live" data-live="{name}" id="live">On the site, this moves.</div>{scripts}"""
+<body>{still}<div class="lessons-live" data-live="{name}" data-about="{about}" id="live">
+On the site, this moves.</div>{scripts}"""
 
 
 def opening(tmp_path_factory, chromium):
@@ -23,13 +25,13 @@ def opening(tmp_path_factory, chromium):
         shutil.copytree(STATIC / part, folder / part)
     with open_browser(width=PHONE, has_touch=True) as browser:
 
-        def open_(name: str, still=STILL) -> Browser:
+        def open_(name: str, still=STILL, about="{}") -> Browser:
             data = folder / "live" / f"{name}.data.js"
             if name in live_data.DATA and not data.exists():
                 data.write_text(live_data.script(name), encoding="utf-8")
             loaded = site.figure_scripts("live", name)
             scripts = "".join(f'<script src="{script}" defer></script>' for script in loaded)
-            page = PAGE.format(still=still, name=name, scripts=scripts)
+            page = PAGE.format(still=still, name=name, about=html.escape(about), scripts=scripts)
             (folder / "page.html").write_text(page, encoding="utf-8")
             browser.page.set_viewport_size({"width": PHONE, "height": 800})
             browser.page.emulate_media(media="screen")

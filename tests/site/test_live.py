@@ -2,9 +2,11 @@
 
 import html
 import itertools
+import json
 import math
 import re
 
+import lxml.html
 import nbformat
 import pytest
 import torch
@@ -169,6 +171,61 @@ def test_the_masks_scores_are_the_trained_translators():
     script = (STATIC / "live" / "masks.js").read_text(encoding="utf-8")
     written = numbers(re.search(r"scores: \[\n(.*?)\n    \],", script, re.DOTALL)[1])
     assert written == pytest.approx(found["scores"].flatten().tolist(), abs=0.0501)
+
+
+def test_layers_until_a_word_is_known_are_those_of_matrix_powers(opened):
+    browser = opened("reach")
+
+    def check(kind: str, scores: int, end: str) -> None:
+        click(browser, kind)
+        seen = each(browser, CELL, "one.getAttribute('aria-checked') === 'true'")
+        mask = torch.tensor(seen).view(9, 9)
+        powers = [torch.linalg.matrix_power(mask.double() + torch.eye(9), n) > 0 for n in range(9)]
+        reached = torch.stack(powers).flatten(1)
+        first, is_ever = reached.int().argmax(0).tolist(), reached[-1].tolist()
+        after = [str(n) if ever else "" for n, ever in zip(first, is_ever, strict=True)]
+        assert each(browser, "[aria-label='After how many layers'] g text", "one.textContent") == after
+        assert said(browser).startswith(f"{scores} of 81 scores: {end}. Word ")
+
+    check("one neighbour", 25, "all know of all after 8 layers")
+    check("two neighbours", 39, "all know of all after 4 layers")
+    check("the last three", 24, "36 pairs never meet, at any depth")
+    assert said(browser).endswith("Word 1 knows of 1 after one layer, then of 1, 1, 1.")
+    check("causal", 45, "36 pairs never meet, at any depth")
+    check("nobody", 0, "72 pairs never meet, at any depth")
+    each(browser, CELL, "/Word 5 |word 5$/.test(one.ariaLabel) && one.onclick()")
+    check("", 17, "all know of all after 2 layers")  # the chapter's answer
+    press(browser, "ArrowRight", CELL)
+    press(browser, " ")
+    check("", 18, "all know of all after 2 layers")
+    assert said(browser).endswith("Word 1 knows of 3 after one layer, then of 9.")
+
+
+def test_suspects_left_are_those_that_fit_all_answers(opened):
+    chapter = nbformat.read(STATIC.parent / "chapters" / "21_bug_clinic.ipynb", as_version=4)
+    outputs = [output.get("data", {}) for cell in chapter.cells for output in cell.get("outputs", ())]
+    [moving] = [one["text/html"] for one in outputs if 'data-live="clinic"' in one.get("text/html", "")]
+    about = json.loads(lxml.html.fromstring(moving).get("data-about"))
+    browser, found = opened("clinic", about=json.dumps(about)), about["found"]
+    titles = [" ".join(words.split()) for words in about["questions"]]
+    names, verdict = [*found], {"0": "passes", "1": "fails", "?": "can’t be compared"}
+    place = 10
+    for _ in names:
+        told, left = [], names
+        assert said(browser) == f"A new patient. {len(names)} of {len(names)} suspects are left."
+        for j, title in enumerate(titles):
+            click(browser, title)
+            answer = found[names[place]][j]
+            told.append(f"{title}: {verdict[answer]}")
+            left = [name for name in left if "?" in (answer, found[name][j]) or found[name][j] == answer]
+            assert said(browser).startswith(f"{'; '.join(told)}. {len(left)} of {len(names)} suspects ")
+            seen = each(browser, ".live-panels g", "one.style.opacity === '1'")
+            assert [name for name, is_left in zip(names, seen, strict=True) if is_left] == left
+        click(browser, "Who is it?")
+        assert said(browser).endswith(f" It is “{names[place]}”.")
+        click(browser, "Next patient")
+        place = (place + 7) % len(names)
+    assert place == 10  # everybody's turn came
 
 
 def test_angles_of_clock_hands_and_the_dot_product_are_the_packages(opened):

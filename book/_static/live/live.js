@@ -128,6 +128,37 @@
     text(parent, x + (columns.length * w) / 2, y - 38, `${names[1]} · ${columns.length}`, soft);
   }
 
+  /* Cells of a square matrix that a click, the space bar, or a mouse held down changes: `put(row, column, value)`. Arrow keys
+   * walk; `look(row, column)` is called of the cell that has the focus, `isOn(row, column)` is what it holds. */
+  function paint({ cells }, put, look, isOn) {
+    const n = Math.sqrt(cells.length);
+    let painting = null; // what a mouse that is held down makes of the cells that it comes to
+    addEventListener("pointerup", () => setTimeout(() => (painting = null)));
+    for (const { place, row, column } of cells) {
+      set(place, { class: "live-cell", role: "checkbox", tabindex: row || column ? -1 : 0 });
+      place.onpointerdown = () => (painting = { at: [row, column], value: !isOn(row, column), moved: false });
+      place.onpointerenter = ({ buttons, pointerType }) => {
+        if (!painting || buttons !== 1 || pointerType === "touch") return;
+        if (!painting.moved) put(...painting.at, painting.value);
+        painting.moved = true;
+        put(row, column, painting.value);
+      };
+      place.onclick = () => painting?.moved || put(row, column, !isOn(row, column));
+      place.onkeydown = (event) => {
+        const [right, up] = STEPS[event.key] ?? [];
+        const [y, x] = [row - up, column + right];
+        if (event.key === " " || event.key === "Enter") put(row, column, !isOn(row, column));
+        else if (!(event.key in STEPS)) return;
+        else if (Math.min(x, y) >= 0 && Math.max(x, y) < n) cells[y * n + x].place.focus();
+        event.preventDefault();
+      };
+      place.onfocus = () => {
+        cells.forEach((one) => set(one.place, { tabindex: one.place === place ? 0 : -1 }));
+        look(row, column);
+      };
+    }
+  }
+
   /* A group around 0, 0 that a pointer drags and arrow keys move (with Shift five steps; Home: back to the start);
    * `put([x, y], now, said)` says where it is now, to eyes and to ears.
    * about: { name, min, max, to: (x, y) => … in units of the panel, by: (right, up) => … in steps, home } */
@@ -223,6 +254,6 @@
   const begin = (name, make) =>
     lessons.page.begin(name, (place) => make(figureAt(place), JSON.parse(place.dataset.about ?? "{}")));
 
-  const shapes = { add, set, text, write, rect, circle, pill, line, arrow, matrix, label };
+  const shapes = { add, set, text, write, rect, circle, pill, line, arrow, matrix, label, paint };
   lessons.live = { begin, number, colour, softmax, handle, rail, player, ...shapes };
 })(globalThis.lessons);

@@ -3,7 +3,7 @@
 
 (function (lessons) {
   const { element, choices } = lessons.page;
-  const { begin, set, number, text, rect, pill, line, matrix, label, softmax } = lessons.live;
+  const { begin, set, number, text, rect, pill, line, matrix, label, paint, softmax } = lessons.live;
   const EXAMPLE = {
     words: ["BOS", "ein", "und", "zwanzig", "PAD"],
     // Of the trained translator, writing 21: head 4 of the self-attention in the decoder's second layer, without a mask.
@@ -19,7 +19,6 @@
   };
   const KINDS = { none: "none", padding: "padding", causal: "causal", both: "both" };
   const CELL = [52, 28];
-  const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
   /* visible[query][key]: true where a query may look. */
   const maskOf = (kind, words) =>
@@ -94,42 +93,16 @@
     figure.said.after(element("p", { class: "live-code" }, code));
     figure.hint("Click a cell to hide or show it, or move with the arrow keys and press the space bar.");
 
-    let painting = null; // what a mouse that is held down makes of the cells that it comes to
     const put = (query, key, value) => {
       visible[query][key] = value;
       row = query;
       show();
     };
-    addEventListener("pointerup", () => setTimeout(() => (painting = null)));
-    grid.cells.forEach(({ place, row: query, column: key }) => {
-      set(place, { class: "live-cell", role: "checkbox", tabindex: query || key ? -1 : 0 });
-      place.addEventListener(
-        "pointerdown",
-        () => (painting = { query, key, value: !visible[query][key], moved: false }),
-      );
-      place.addEventListener("pointerenter", ({ buttons: pressed, pointerType }) => {
-        if (!painting || pressed !== 1 || pointerType === "touch") return;
-        if (!painting.moved) put(painting.query, painting.key, painting.value);
-        painting.moved = true;
-        put(query, key, painting.value);
-      });
-      place.addEventListener("click", () => painting?.moved || put(query, key, !visible[query][key]));
-      place.addEventListener("keydown", (event) => {
-        if (event.key === " " || event.key === "Enter") put(query, key, !visible[query][key]);
-        else if (!(event.key in STEPS)) return;
-        else walk(query, key, STEPS[event.key]);
-        event.preventDefault();
-      });
-      place.addEventListener("focus", () => {
-        grid.cells.forEach((one) => set(one.place, { tabindex: one.place === place ? 0 : -1 }));
-        row = query;
-        show();
-      });
-    });
-    function walk(query, key, [down, right]) {
-      const [y, x] = [query + down, key + right];
-      if (Math.min(x, y) >= 0 && Math.max(x, y) < n) grid.cells[y * n + x].place.focus();
-    }
+    const look = (query) => {
+      row = query;
+      show();
+    };
+    paint(grid, put, look, (query, key) => visible[query][key]);
 
     function show() {
       const weights = weightsOf(scores, visible);
