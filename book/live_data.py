@@ -1,4 +1,4 @@
-"""The data of the live figures in chapters 0 and 7, from real runs of the packaged model.
+"""The data of the live figures in chapters 0, 7 and 15, from real runs of the packaged model.
 
 `one_page` has the layers of the drawing; `one_page.js` puts those of a sentence, a step and a row on top of
 the base. Its texts are in `one_page.toml`. The build writes the data into ``_static/live``.
@@ -8,12 +8,14 @@ import json
 import re
 import tomllib
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
 
 from book.notebooks import chapters, prose
 from transformer_lessons.data import number_words
+from transformer_lessons.model import Transformer
 from transformer_lessons.tools import one_page
 from transformer_lessons.tools.attention_maps import attention_maps
 from transformer_lessons.tools.drawing import number
@@ -27,6 +29,9 @@ KINDS = {
     "encoder": "encoder_layers.{}.self_attention",
     "decoder": "decoder_layers.{}.self_attention",
 }
+STREAM = re.compile(r"target_embedding|decoder_layers\.\d\.add_norm_\w+")  # whose outputs are the stream
+READ = (421, "and"), (300_009, "and"), (300_009, ","), (800_059, "and"), (68_001, "and")
+SHOWN = 6  # words of a row
 
 
 def heads() -> list[dict]:
@@ -43,6 +48,45 @@ def heads() -> list[dict]:
         }
         found.append({"n": n, "english": english, "german": ["BOS", *german], "maps": maps})
     return found
+
+
+def lens() -> list[dict]:
+    """Chapter 15's figure: what the output layer reads after each part of the decoder, in ten-thousandths.
+
+    The German so far is right. A row's words are those that come farthest anywhere, by their chances at the
+    end; two sentences of one number, one after the other, share them.
+    """
+    (model, source, target), found = checkpoints.load_model(), []
+    names = ["PAD", "BOS", "EOS", *target.tokens[3:]]
+    for n, joint in READ:
+        english = number_words.english_tokens(number_words.english(n))
+        english = [joint if word == "and" else word for word in english]
+        german = number_words.german_tokens(n)
+        ids = target.encode(german)
+        src, tgt = torch.tensor([source.encode(english)]), torch.tensor([[model.config.bos_id, *ids]])
+        read = readings(model, src, tgt)
+        if not found or found[-1]["n"] != n:
+            far = [p.amax(0).topk(SHOWN).indices for p in read]
+            shown = [
+                row[p[-1, row].argsort(descending=True)].tolist() for p, row in zip(read, far, strict=True)
+            ]
+        words = [[names[token] for token in row] for row in shown]
+        chances = [(10_000 * p[:, row]).round().int().tolist() for p, row in zip(read, shown, strict=True)]
+        about = {"n": n, "english": english, "german": ["BOS", *german]}
+        found.append(about | {"words": words, "chances": chances})
+    return found
+
+
+@torch.no_grad()
+def readings(model: Transformer, src: torch.Tensor, tgt: torch.Tensor) -> torch.Tensor:
+    """The chances of all tokens, by row of the target and by part of the decoder."""
+    states = []
+    with ExitStack() as hooks:
+        for part in [part for name, part in model.named_modules() if STREAM.fullmatch(name)]:
+            hook = part.register_forward_hook(lambda *given: states.append(given[2]))
+            hooks.callback(hook.remove)
+        model(src, tgt)
+    return model.output(torch.cat(states)).softmax(-1).transpose(0, 1)
 
 
 def parts() -> list[dict]:
@@ -101,7 +145,7 @@ def whole() -> dict:
 
 
 # By the figure's name: the variable that its script reads, and the function that makes the data.
-DATA = {"one_page": ("onePage", whole), "heads": ("headsData", heads)}
+DATA = {"one_page": ("onePage", whole), "heads": ("headsData", heads), "lens": ("lensData", lens)}
 
 
 def script(name: str) -> str:

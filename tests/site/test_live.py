@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import re
+from functools import partial
 
 import lxml.html
 import nbformat
@@ -458,6 +459,113 @@ def test_a_table_answers_as_its_rule_says(opened, rule, alpha, delta):
         check()
     click(browser, "Empty")
     assert said(browser).startswith(f"{rule}; written: nothing.")
+
+
+@torch.no_grad()
+def readings(english: list[str], german: list[str]) -> torch.Tensor:
+    """The trained translator's chances by row and part, sub-layer after sub-layer."""
+    src = torch.tensor([SOURCE.encode(english)])
+    mask = padding_mask(src, SOURCE.pad_id)
+    memory = MODEL.encode(src, mask)
+    x = [MODEL.target_embedding(torch.tensor([[1, *TARGET.encode(german)]]))]
+    for layer in MODEL.decoder_layers:
+        x.append(layer.add_norm_self(x[-1], partial(layer.self_attention, is_causal=True)))
+        x.append(layer.add_norm_cross(x[-1], partial(layer.cross_attention, key=memory, mask=mask)))
+        x.append(layer.add_norm_feed_forward(x[-1], layer.feed_forward))
+    return MODEL.output(torch.cat(x, dim=0)).softmax(-1).transpose(0, 1)
+
+
+SENTENCES = {
+    "421": "four hundred and twenty one",
+    "300,009": "three hundred thousand and nine",
+    "300,009, comma": "three hundred thousand , nine",
+    "800,059": "eight hundred thousand and fifty nine",
+    "68,001": "sixty eight thousand and one",
+}
+SUBLAYERS = "self-attention", "cross-attention", "feed-forward"
+PARTS = ["the embedding", *(f"layer {n}’s {part}" for n in (1, 2) for part in SUBLAYERS)]
+READING = re.compile(
+    r"Row (\w+), after (.+): (?:(\w+) (\d\.\d\d), )?(\w+) (\d\.\d\d)(?: \(before: (\d\.\d\d)\))?\. (.+)\."
+)
+MAPPED = "[one.textContent, one.querySelectorAll('rect[fill=\"var(--value)\"]').length]"
+
+
+@pytest.mark.parametrize("button", SENTENCES)
+def test_every_reading_of_the_lens_is_the_models(opened, button):
+    browser, german = opened("lens"), number_words.german_tokens(int(re.sub(r"\D", "", button)))
+    chances, wanted = readings(SENTENCES[button].split(), german), [*german, "EOS"]
+    leads = [[NAMES[token] for token in row] for row in chances.argmax(-1)]
+    click(browser, button)
+    cells = each(browser, "svg:first-child > g > g[style^=cursor]", MAPPED)
+    assert cells == [
+        [word, int(word == right)] for row, right in zip(leads, wanted, strict=True) for word in row
+    ]
+    press(browser, "Shift+ArrowUp", "[aria-label=row]")  # five rows up
+    for row, right in enumerate(wanted):
+        for _ in "12":
+            press(browser, "Shift+ArrowLeft")
+        for part, lead in enumerate(leads[row]):
+            p = dict(zip(NAMES, chances[row, part].tolist(), strict=True))
+            name, place, first, best, second, share, before, verdict = READING.fullmatch(
+                said(browser)
+            ).groups()
+            assert (name, place, second) == (["BOS", *german][row], PARTS[part], right)
+            assert (first or right) == lead
+            assert float(share) == pytest.approx(p[right], abs=0.0051)
+            assert best is None or float(best) == pytest.approx(p[lead], abs=0.0051)
+            assert (before is None) == (part == 0)
+            old = chances[row, part - 1, NAMES.index(right)].item() if part else None
+            assert before is None or float(before) == pytest.approx(old, abs=0.0051)
+            led = part > 0 and leads[row][part - 1] == right
+            lost = (
+                "The right word loses the lead"
+                if led
+                else "Right is"
+                if lead != name
+                else "An echo: right is"
+            )
+            leading = "The right word leads" if led else "The right word takes the lead"
+            assert verdict.removesuffix(f" {right}") == (leading if lead == right else lost)
+            bars = each(browser, "svg:last-child > g > rect", "Number(one.getAttribute('width'))")
+            words = each(browser, "svg:last-child > g text", "one.textContent")
+            shown, told = words[::2], numbers(" ".join(words[1::2]))
+            assert {lead, right} <= set(shown)
+            p["others"] = 1 - sum(p[word] for word in shown[:-1])
+            expected = [p[word] for word in shown]
+            assert told == pytest.approx(expected, abs=0.0053)
+            assert bars == pytest.approx([204 * share for share in expected], abs=0.07)
+            assert [word for word, text in zip(shown, words[1::2], strict=True) if "right" in text] == [right]
+            press(browser, "ArrowRight")
+        press(browser, "ArrowDown")
+    assert browser.problems == []
+
+
+def test_a_reading_is_chosen_with_keys_pointer_and_button(opened):
+    browser = opened("lens")
+    start = "Row hundert, after layer 2’s self-attention: "
+    assert said(browser).startswith(start)
+    click(browser, "Walk")  # without motion: one step
+    assert said(browser).startswith("Row hundert, after layer 2’s cross-attention: ")
+    assert said(browser).endswith("The right word loses the lead.")
+    for _ in "12":
+        click(browser, "Walk")
+    assert said(browser).startswith("Row hundert, after the embedding: ")  # from the last part to the first
+    for way, row in ((-31, "drei"), (500, "neun")):  # not beyond the last
+        drag(browser, "[aria-label=row]", 0, way, finger=True)
+        assert said(browser).startswith(f"Row {row}, after the embedding: ")
+    drag(browser, "[aria-label=part]", 900, 0)
+    assert said(browser).startswith("Row neun, after layer 2’s feed-forward: ")
+    values = "['now', 'max', 'text'].map((one_) => one.getAttribute(`aria-value${one_}`))"
+    assert each(browser, SLIDER, values) == [["5", "5", "neun"], ["7", "7", PARTS[-1]]]
+    browser.page.locator("svg:first-child > g > g[style^=cursor]").nth(8).click()
+    assert said(browser).startswith("Row drei, after layer 1’s self-attention: ")
+    press(browser, "Home", "[aria-label=part]")
+    assert said(browser).startswith(start)
+    click(browser, "800,059")
+    for _ in "1234":
+        press(browser, "ArrowDown", "[aria-label=row]")
+    click(browser, "421")  # has a row less
+    assert said(browser).startswith("Row zwanzig, after layer 2’s self-attention: ")
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
