@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from checks.answers.attention import Stacked, scaled_first
+from checks.answers.positions import divided_by_nothing
 from checks.conftest import TASKS
 from transformer_lessons import checks
 from transformer_lessons.checks.answer import Answer
@@ -452,6 +453,19 @@ def test_a_wrong_gradient_names_the_answers_own_parameter():
 
     message = checks.check("multi_head", BiasUnused).message
     assert "# gradient of in_proj_bias (W_v.bias) should be [" in message
+
+
+@pytest.mark.parametrize("name", ["scaled_dot_product_attention", "sinusoidal"])
+def test_nan_is_taken_for_no_other_mistake(name):
+    """No key is the best, as with scores cut off, and row 0 is no row of zeros and ones, as if counted from 1."""
+
+    def divided(query, key, value, mask=None):
+        weights = (query @ key.mT / (query.size(-1) // 2)).softmax(-1)
+        return weights @ value, weights
+
+    report = checks.check(name, divided if name[:2] == "sc" else divided_by_nothing)
+    assert "It looks like" not in report.message
+    assert "nan" in report.message
 
 
 def test_the_order_of_specimens_tells_a_learners_test_nothing():

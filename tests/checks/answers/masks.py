@@ -150,6 +150,15 @@ def attended_sharply(x, ids, pad_id):
     return weights @ x
 
 
+def attended_with_repeated_padding(x, ids, pad_id):
+    """A slip that is on no list, and shows with several heads: repeat for repeat_interleave."""
+    batch, heads, length, width = x.shape
+    real = (ids != pad_id).repeat(heads, 1).view(batch, heads, 1, length)
+    visible = real & torch.ones(length, length, dtype=torch.bool).tril()
+    scores = (x @ x.mT / math.sqrt(width)).masked_fill(~visible, -1e9)
+    return scores.softmax(-1).masked_fill(~visible, 0.0) @ x
+
+
 # local_window_mask
 
 
@@ -198,6 +207,13 @@ def segments_of_neighbours(query_segments, key_segments):
     return (query_segments[:, None, :, None] - key_segments[:, None, None, :]).abs() <= 1
 
 
+def segments_by_one_hot(query_segments, key_segments):
+    """A slip that is on no list: an error for negative numbers."""
+    count = int(max(query_segments.max(), key_segments.max())) + 1
+    queries, keys = (nn.functional.one_hot(x, count).float() for x in (query_segments, key_segments))
+    return (queries @ keys.mT > 0)[:, None]
+
+
 RIGHT = {
     "padding_mask": [padding_by_unsqueeze, padding_in_loops, padding_not_equal],
     "causal_mask": [causal_by_tril, causal_by_comparison, causal_in_loops, causal_last_rows],
@@ -213,7 +229,13 @@ WRONG = {
         (causal_every_other, {"triangle", "keys"}, set()),
     ],
     "combine_masks": [(combined_as_odd, {"values", "several", "broadcasting", "none"}, set())],
-    "masked_self_attention": [(attended_sharply, {"attention"}, set())],
+    "masked_self_attention": [
+        (attended_sharply, {"attention"}, set()),
+        (attended_with_repeated_padding, {"sentences"}, set()),
+    ],
     "local_window_mask": [(window_with_a_sink, {"values", "more_keys"}, set())],
-    "segment_mask": [(segments_of_neighbours, {"values", "cross"}, set())],
+    "segment_mask": [
+        (segments_of_neighbours, {"values", "cross"}, set()),
+        (segments_by_one_hot, {"values", "cross"}, set()),
+    ],
 }

@@ -248,6 +248,12 @@ def nothing_at_0(length, d_model):
     return sinusoidal(length, d_model).index_fill(0, torch.tensor([0]), 0.0)
 
 
+def divided_by_nothing(length, d_model):
+    """A slip that is on no list: NaN at position 0."""
+    angle = torch.arange(length)[:, None] / torch.arange(0, d_model, 2) / 10_000
+    return torch.stack([angle.sin(), angle.cos()], -1).flatten(1)
+
+
 def without_signs(length, d_model, **options):
     return sinusoidal(length, d_model, **options).abs()
 
@@ -277,6 +283,7 @@ WRONG = {
         (base_of_nobody, {"frequencies"}, set()),
         (without_signs, {"pairs"}, set()),
         (nothing_at_0, {"pairs"}, set()),
+        (divided_by_nothing, {"pairs", "frequencies"}, set()),
         (table_in_numpy, {"positions"}, {"no_tensor"}),
     ],
     "shift_matrix": [

@@ -112,13 +112,13 @@ def empty_rows(draw: Draw) -> list[Call]:
 
 
 def small(*rows: list, pad_id: int = 0, width: int = 1) -> Iterator[Call]:
-    """One head; vectors of a single number, or of `width` numbers, all but the first of them 0."""
-    for sentences in rows:
+    """One head, or two alike; vectors of one number, or of `width` numbers, all but the first of them 0."""
+    for sentences, heads in [(row, heads) for heads in (1, 2) for row in rows]:
         ids = torch.tensor(sentences)
         for numbers in ([1.0, 2.0, 3.0], [0.0, 2.0, 1.0], [2.0, 0.0, 3.0]):
             x = torch.zeros(*ids.shape, width)
             x[..., 0] = torch.tensor(numbers[: ids.size(1)])
-            yield Call((x[:, None], ids, pad_id))
+            yield Call((x[:, None].repeat(1, heads, 1, 1), ids, pad_id))
 
 
 TASK = Task(

@@ -43,7 +43,7 @@ def result(draw: Draw) -> list[Call]:
     clear = 9 * torch.eye(3)[[1, 2, 0, 1]], 9 * torch.eye(3)[[2, 0, 1]], draw.normal(3, 5)
     large = torch.tensor([[8.0]]), torch.tensor([[8.0], [9.0], [10.0]]), draw.normal(3, 5)
     # With d_k = 1, the scale makes no difference.
-    best = Call(large, view=lambda results: results[1].argmax(-1))
+    best = Call(large, view=lambda results: results[1] == results[1].amax())
     return [*(Call(args, view=averages(args)) for args in plain), Call(clear), best]
 
 
@@ -75,14 +75,14 @@ def is_finite(value: list[Tensor]) -> dict[str, bool]:
 def finite(draw: Draw) -> list[Call]:
     """A query that sees nothing, and scores in the thousands."""
     empty = draw.mask(2, 3, 4) & torch.tensor([True, False, True])[:, None]
-    large = qkv(draw, 3, 4, 3, size=40.0), qkv(draw, 4, 4, 3, 2, 2, size=40.0)
+    large = qkv(draw, 3, 4, 3, size=40.0), qkv(draw, 4, 4, 3, 4, 4, size=40.0)
     return [Call(args, view=is_finite) for args in ((*qkv(draw, 3, 4, 1, 2), empty), *large)]
 
 
 def gradients(draw: Draw) -> list[Call]:
     """Gradients with and without heads; last, with a mask that hides nothing."""
     masked = *qkv(draw, 3, 4, 3, 2), torch.ones(3, 4, dtype=torch.bool)
-    plain = qkv(draw, 3, 4, 1), qkv(draw, 3, 4, 1, 2, 3), qkv(draw, 4, 4, 3, 2)
+    plain = qkv(draw, 3, 4, 1), qkv(draw, 3, 4, 1, 2, 3), qkv(draw, 4, 4, 3, 4)
     return [*map(Call, plain), Call(masked)]
 
 

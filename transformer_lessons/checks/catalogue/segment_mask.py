@@ -11,7 +11,7 @@ from transformer_lessons.checks.catalogue.padding_mask import shape
 from transformer_lessons.checks.definitions import Call, Draw, Task
 from transformer_lessons.masks import segment_mask
 
-SELF = ([[1, 1, 2]], [[0, 3]], [[2, 1]], [[1, 2, 1]], [[1, 2], [1, 1]])
+SELF = ([[1, 1, 2]], [[0, 3]], [[-1, 3]], [[2, 1]], [[1, 2, 1]], [[1, 2], [1, 1]])
 CROSS = (
     ([[1, 2]], [[1, 1]]),
     ([[1, 2]], [[2]]),
