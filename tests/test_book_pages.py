@@ -38,8 +38,8 @@ def test_the_page_on_use_links_to_every_figure_that_moves():
             above = drawn or above
             moving += [(path.stem, above)] * bool(live)
     told = page("how_to_use.md").partition("figures move.**")
-    assert told[0].endswith("**Twenty-two ")
-    assert len(moving) == 22
+    assert told[0].endswith("**Twenty-three ")
+    assert len(moving) == 23
     assert re.findall(r"\(chapters/(\w+)\.ipynb#(fig-[\w-]+)\)", told[2]) == moving
 
 

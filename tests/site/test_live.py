@@ -11,6 +11,7 @@ import lxml.html
 import nbformat
 import pytest
 import torch
+import transformers
 from live_pages import STATIC, check_fit, each, opening, said
 
 from book import site
@@ -605,6 +606,40 @@ def test_speculation_writes_the_models_words(opened, q, p):
     assert shares == pytest.approx([len(written) * p, len(written) * kept], rel=0.02)
     click(browser, "Draw")
     assert said(browser).endswith(" Drawn: 5.")
+
+
+def test_caches_are_those_of_the_models_configurations(opened):
+    kinds = transformers.GptOssConfig, transformers.Qwen3NextConfig
+    kinds += transformers.DeepseekV3Config, transformers.SmolLM3Config
+    gpt, qwen, deepseek, smol = (kind() for kind in kinds)
+    state = qwen.linear_num_value_heads * qwen.linear_key_head_dim * qwen.linear_value_head_dim
+    browser = opened("caches")
+    for power, presses in ((17, 0), (20, 3), (7, 13)):
+        for _ in range(presses):
+            press(browser, "ArrowRight" if power == 20 else "ArrowLeft", SLIDER)
+        n = 2**power
+        full, window = 2 * gpt.num_key_value_heads * gpt.head_dim * n, min(n, gpt.sliding_window) / n
+        numbers_kept = {
+            "DeepSeek-V3": deepseek.num_hidden_layers
+            * (deepseek.kv_lora_rank + deepseek.qk_rope_head_dim)
+            * n,
+            "gpt-oss-120b": sum(full * (1 if "full" in kind else window) for kind in gpt.layer_types),
+            "Gemma 3 1B": 2 * 256 * (22 * min(n, 512) + 4 * n),
+            "SmolLM3-3B": smol.num_hidden_layers * 2 * smol.num_key_value_heads * 128 * n,
+            "Qwen3-Next": sum(2 * 2 * 256 * n if "full" in kind else state for kind in qwen.layer_types),
+        }
+        found = browser.page.evaluate(
+            "Object.fromEntries(Object.entries(lessons.caches.MODELS).map(([name, model]) => "
+            f"[name, lessons.caches.bytes(model, {n}, 'released').reduce((a, b) => a + b)]))"
+        )
+        assert found == {name: 2 * count for name, count in numbers_kept.items()}
+        assert said(browser).startswith(f"A text of {n:,} tokens leaves ")
+        told = re.findall(r"([\d.]+) ([MG])B", said(browser))
+        sizes = [float(one) * {"M": 1e6, "G": 1e9}[unit] for one, unit in told]
+        assert sizes == pytest.approx([*found.values()], rel=0.05)
+    press(browser, "Home", SLIDER)
+    click(browser, "… and keys for each head")
+    assert "77 GB in gpt-oss-120b" in said(browser)  # the chapter's answer
 
 
 def test_bits_and_stored_numbers_are_those_of_torch(opened):
