@@ -34,6 +34,11 @@ def written_by_the_last_head_first(heads, weight):
     return written_one_by_one(heads.flip(1), weight).flip(1)
 
 
+def written_and_stacked_in_front(heads, weight):
+    """The new axis comes first, and the view that follows only renames the axes."""
+    return torch.stack(written_one_by_one(heads, weight).unbind(1)).view(*heads.shape[:3], -1)
+
+
 def split_by_view(x, num_heads):
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
@@ -107,6 +112,14 @@ def head_by_head(query, key, value, mask=None):
 def last_group_first(query, key, value, mask=None):
     """A slip that is on no list."""
     return repeated(query, key.flip(1), value.flip(1), mask)
+
+
+def queries_dealt_out(query, key, value, mask=None):
+    """Each group gets every g-th query head, and the output stays in that order."""
+    order = torch.arange(query.size(1)).view(-1, key.size(1)).T.flatten()
+    each = query.size(1) // key.size(1)
+    shared = (x.repeat_interleave(each, dim=1) for x in (key, value))
+    return scaled_dot_product_attention(query[:, order], *shared, mask)
 
 
 def scaled_by_a_constant(query, key, value, mask=None):
@@ -214,11 +227,15 @@ RIGHT = {
 }
 # Of each: the requirements that it loses, and the names that it gets.
 WRONG = {
-    "written_by_heads": [(written_by_the_last_head_first, {"blocks"}, set())],
+    "written_by_heads": [
+        (written_by_the_last_head_first, {"blocks"}, set()),
+        (written_and_stacked_in_front, {"blocks"}, set()),
+    ],
     "multi_head": [(TimesTheRoot, {"output"}, {"times_the_root"})],
     "grouped_query": [
         (last_group_first, {"sharing"}, set()),
         (scaled_by_a_constant, {"attention"}, set()),
+        (queries_dealt_out, {"sharing", "attention"}, set()),
     ],
     "linear_attention": [(linear_with_absolute_values, {"formula"}, set())],
     "linear_attention_step": [(step_with_half_the_key, {"state", "decay"}, set())],

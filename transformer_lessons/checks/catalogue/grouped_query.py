@@ -80,7 +80,7 @@ def small(heads: int, groups: int, d_k: int = 1, masks: tuple = (None,)) -> Iter
     rest = [0.0] * (d_k - 1)
     for visible, (q, k) in itertools.product(masks, ((1, 1), (0, 0), (1, 2), (2, 1), (2, 2))):
         batch = 2 if visible == SENTENCES else 1
-        query = torch.tensor([[[float(q), *rest]]] * heads).repeat(batch, 1, 1, 1)
+        query = torch.tensor([[[float(q + q * h), *rest]] for h in range(heads)]).repeat(batch, 1, 1, 1)
         key = torch.tensor([[[0.0, *rest], [float(k + g), *rest]] for g in range(groups)])
         value = 10 * torch.arange(1.0, 1 + 2 * groups).view(1, groups, 2, 1).repeat(batch, 1, 1, 1)
         args = query, key.repeat(batch, 1, 1, 1), value

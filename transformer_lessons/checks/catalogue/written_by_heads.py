@@ -32,18 +32,18 @@ def gradients(draw: Draw) -> list[Call]:
     return [Call((draw.normal(2, 3, 5, 2), draw.normal(6, 6)))]
 
 
-def small(*sizes: tuple[int, int, int], is_even: bool = False) -> Iterator[Call]:
-    """Heads, queries and d_k of these sizes, counted-up numbers; a matrix that is symmetric if `is_even`."""
-    for h, q, d in sizes:
+def small(*sizes: tuple[int, ...], is_even: bool = False) -> Iterator[Call]:
+    """Heads, queries, d_k and sentences, by default one, of these sizes; the matrix is symmetric if `is_even`."""
+    for h, q, d, b in ((*size, 1)[:4] for size in sizes):
         matrix = torch.arange(1.0, 1 + (h * d) ** 2).view(h * d, -1) % 7
-        yield Call((torch.arange(1.0, 1 + h * q * d).view(1, h, q, d), matrix + is_even * matrix.T))
+        yield Call((torch.arange(1.0, 1 + b * h * q * d).view(b, h, q, d), matrix + is_even * matrix.T))
 
 
 TASK = Task(
     name="written_by_heads",
     solution=[written_by_heads],
     probes={
-        "blocks": (blocks, small((2, 1, 1), (2, 1, 2), (3, 1, 1), (3, 1, 2), (2, 2, 1), is_even=True)),
+        "blocks": (blocks, small((2, 1, 1), (2, 1, 2), (3, 1, 1), (2, 2, 1), (2, 1, 1, 2), is_even=True)),
         "turned": (turned, small((1, 1, 2), (1, 1, 3))),
         "gradients": (gradients, small((2, 1, 1), (2, 1, 2))),
     },
