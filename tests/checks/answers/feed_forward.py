@@ -80,6 +80,24 @@ class Matrices(nn.Module):
         return sum(hidden[..., [i]] * row for i, row in enumerate(self.W2)) + self.b2
 
 
+class KeptAtTheRate(Annotated):
+    """Hidden units are kept with the probability to drop one, and divided by the other."""
+
+    def forward(self, x):
+        hidden, rate = self.activation(self.w_1(x)), self.dropout.p
+        if self.training:
+            hidden = hidden * torch.bernoulli(torch.full_like(hidden, rate)) / (1 - rate)
+        return self.w_2(hidden)
+
+
+class DroppedByVector(Annotated):
+    """Dropout1d drops all hidden units of a vector, and refuses four axes."""
+
+    def __init__(self, d_model, d_ff, activation="relu", dropout=0.0):
+        super().__init__(d_model, d_ff, activation, dropout)
+        self.dropout = nn.Dropout1d(dropout)
+
+
 class LeakyRelu(Annotated):
     """A slip that is on no list."""
 
@@ -94,5 +112,9 @@ RIGHT = {
 }
 # Of each: the requirements that it loses, and the names that it gets.
 WRONG = {
-    "feed_forward": [(LeakyRelu, {"formula"}, set())],
+    "feed_forward": [
+        (LeakyRelu, {"formula"}, set()),
+        (KeptAtTheRate, {"dropout"}, set()),
+        (DroppedByVector, {"formula", "dropout"}, set()),
+    ],
 }
