@@ -67,10 +67,11 @@ def averages(draw: Draw) -> list[Call]:
 
 
 def update(draw: Draw) -> list[Call]:
-    """Late steps, where the correction is 1; the last, from nonzero numbers, would also show clipping."""
+    """Late steps, where the correction is 1; the last, from nonzero numbers, shows clipping and a stop at 0."""
     calls = [call(at_zero(draw, *shape), LATE, relative_change(LATE)) for shape in ((3,), (2, 3), ())]
-    start, gradient, *old = state(draw, 3)
-    return [*calls, call((start, 100 + gradient, *old), LATE, relative_change(LATE, start=start))]
+    start, _, *old = state(draw, 3)
+    given = start, torch.tensor([100.0, 0.0, 99.0]), *old
+    return [*calls, call(given, LATE, relative_change(LATE, start=start))]
 
 
 def correction(draw: Draw) -> list[Call]:
