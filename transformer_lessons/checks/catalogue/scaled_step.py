@@ -126,10 +126,7 @@ TASK = Task(
             step,
             [small([6.0], [8.0]), small([6.0], [8.0], most=2.5), replace(small([6.0], [8.0]), edits=True)],
         ),
-        "precision": (
-            precision,
-            [small([0.5], [1.0], 2.0**24, rate=2.0**24), small([3e4], [4e4], 1.0)],
-        ),
+        "precision": (precision, [small([0.5], [1.0], 2.0**24, rate=2.0**24), small([3e4], [4e4], 1.0)]),
         "overflow": (overflow, OVERFLOWN),
         "growth": (growth, [small([2.0], [2.0], clean=2, growth=3), small([2.0], [2.0], growth=3)]),
     },
