@@ -121,6 +121,12 @@ def all_as_it_is(logits, k):
     return logits if k >= logits.size(-1) else by_sorting(logits, k)
 
 
+def over_rows(logits, k):
+    """With one token left in each row, there is nothing to mix."""
+    values, places = logits.topk(min(k, logits.size(-1)))
+    return torch.full_like(logits, -torch.inf).scatter(-1, places, values).softmax(0).nan_to_num()
+
+
 def by_logs(candidates, references):
     grams = [Counter() for _ in range(4)], [0] * 4
     right, total, lengths, closest = [0] * 4, grams[1], 0, 0
@@ -157,6 +163,13 @@ def fused(query, key, value, keys, values, window=None):
     return F.scaled_dot_product_attention(query, keys, values), keys, values
 
 
+def room_first(query, key, value, keys, values, window=None):
+    """−0 is 0."""
+    if window:
+        keys, values = keys[..., -(window - 1) :, :], values[..., -(window - 1) :, :]
+    return fused(query, key, value, keys, values)
+
+
 RIGHT = {
     "greedy": [by_parts, one_by_one],
     "beam": [tensor_beams],
@@ -166,11 +179,12 @@ RIGHT = {
     "cached_attention_step": [fused],
 }
 WRONG = {
-    "top_k": [(evenly, {"values"}, set()), (all_as_it_is, {"all"}, set())],
+    "top_k": [(evenly, {"values"}, set()), (all_as_it_is, {"all"}, set()), (over_rows, {"axes"}, {"over_batch"})],
     "nucleus": [
         (threshold, {"values", "ties"}, set()),
         (logits_kept, {"values"}, set()),
         (scaled_together, {"axes"}, {"over_batch"}),
     ],
     "bleu": [(no_brevity, {"brevity", "closest"}, set())],
+    "cached_attention_step": [(room_first, {"window"}, {"window_of_one"})],
 }

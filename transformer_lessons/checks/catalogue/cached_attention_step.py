@@ -47,7 +47,7 @@ TASK = Task(
     probes={
         "values": (lambda draw: [call(draw, 4), call(draw, 3, lead=()), call(draw, 2, d_k=7)], small(3)),
         "first": (lambda draw: [call(draw, 0), call(draw, 0, lead=())], small(0)),
-        "window": (window, [*small(3, 2), *small(2, 2), *small(2, 4)]),
+        "window": (window, [*small(3, 2), *small(2, 2), *small(2, 4), *small(2, 1)]),
         "gradients": (lambda draw: [call(draw, 3), call(draw, 3, 3)], small(2)),
     },
 )

@@ -63,6 +63,7 @@ def small(k: float, *logits: list, view: Callable | None = None) -> list[Call]:
     return [Call((torch.tensor(x), k), view=view) for x in logits]
 
 
+ROWS = [[0.0, 2.0, 1.0], [3.0, 1.0, 4.0]]
 EQUAL = small(2, [1.0, 1.0, 1.0, 0.0], [2.0, 1.0, 1.0], [0.0, 0.0, 0.0], view=how_many)
 EQUAL += small(1, [[0.0]], view=how_many)
 
@@ -71,7 +72,7 @@ TASK = Task(
     solution=[top_k],
     probes={
         "values": (rows(3, 1, 5), small(2, [0.0, 2.0, 1.0, 3.0], [1.0, 0.0, 2.0])),
-        "axes": (axes(2), small(1, [[0.0, 2.0, 1.0], [3.0, 1.0, 4.0]], [[5.0, 2.0], [0.0, 1.0]], [0.0, 1.0])),
+        "axes": (axes(2), small(1, ROWS, [[5.0, 2.0], [0.0, 1.0]], [0.0, 1.0]) + small(2, ROWS)),
         "ties": (EQUAL, EQUAL[:1]),
         "all": (everything, small(3, [0.0, 1.0])),
     },
