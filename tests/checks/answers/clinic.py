@@ -154,6 +154,14 @@ def in_numpy(attention):
     return np.all([holds(question, attention) for question in (right_values, hidden, numbers)])
 
 
+def by_asserting(attention):
+    """It finds everything, but says so by an error."""
+    assert right_values(attention)
+    assert hidden(attention)
+    assert numbers(attention)
+    return True
+
+
 def by_where_it_is_written(attention):
     """No question at all: a program made of a text is wrong."""
     functions = [attention, *(cell.cell_contents for cell in attention.__closure__)]
@@ -186,6 +194,7 @@ WRONG = {
         (by_what_the_model_holds, {"values", "outputs", "inputs", "faint", "deaf", "model"}, set()),
     ],
     "attention_test": [
+        (by_asserting, {"crashes"}, {"crashes"}),
         (
             by_where_it_is_written,
             {"formula", "mask", "weights", "gradients", "numbers", "crashes"},
