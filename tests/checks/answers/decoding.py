@@ -179,7 +179,11 @@ RIGHT = {
     "cached_attention_step": [fused],
 }
 WRONG = {
-    "top_k": [(evenly, {"values"}, set()), (all_as_it_is, {"all"}, set()), (over_rows, {"axes"}, {"over_batch"})],
+    "top_k": [
+        (evenly, {"values"}, set()),
+        (all_as_it_is, {"all"}, set()),
+        (over_rows, {"axes"}, {"over_batch"}),
+    ],
     "nucleus": [
         (threshold, {"values", "ties"}, set()),
         (logits_kept, {"values"}, set()),
