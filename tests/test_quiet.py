@@ -26,11 +26,11 @@ def outcome(statement: str, **chosen: str) -> tuple[str, str, int]:
 
 @pytest.mark.parametrize("room", ["transformer_lessons", "benchmarks", "exercises"])
 def test_the_spin_count_is_set_before_any_module_can_load_torch(room):
-    assert outcome(f"import {room}") == ("2000", "", 0)
+    assert outcome(f"import {room}") == ("4000", "", 0)
 
 
 def test_openmp_uses_the_spin_count():
-    assert outcome("import transformer_lessons, torch") == ("2000", "2000", 0)
+    assert outcome("import transformer_lessons, torch") == ("4000", "4000", 0)
 
 
 def test_the_users_settings_are_kept():
@@ -39,4 +39,4 @@ def test_the_users_settings_are_kept():
 
 
 def test_a_late_import_warns_once():
-    assert outcome(f"{NO_TORCH}; import transformer_lessons, transformer_lessons.tools") == ("2000", "", 1)
+    assert outcome(f"{NO_TORCH}; import transformer_lessons, transformer_lessons.tools") == ("4000", "", 1)

@@ -14,14 +14,14 @@ import sys
 __version__ = "0.1.0"
 
 # On Linux, torch's threads (GNU OpenMP) spin for milliseconds while they wait; on a busy machine everything
-# then takes several times as long. Spinning 2,000 times, a tenth of a millisecond, costs nothing on an idle
+# then takes several times as long. Spinning 4,000 times, a fifth of a millisecond, costs nothing on an idle
 # machine: see `benchmarks.busy`. OpenMP reads the variable when it is loaded, together with torch.
 if sys.platform == "linux" and not os.environ.keys() & {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}:
-    os.environ["GOMP_SPINCOUNT"] = "2000"
+    os.environ["GOMP_SPINCOUNT"] = "4000"
     if "torch" in sys.modules:
         import logging  # a log line: no warnings filter can turn it into an error
 
         logging.getLogger(__name__).warning(
             "torch was imported before transformer_lessons, so its threads spin while they wait, "
-            "which on a busy machine is slow: import transformer_lessons first, or set GOMP_SPINCOUNT=2000"
+            "which on a busy machine is slow: import transformer_lessons first, or set GOMP_SPINCOUNT=4000"
         )
