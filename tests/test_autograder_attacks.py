@@ -34,7 +34,7 @@ from tests.attack_fixtures.attack import ANSWERS, EARNS, EXTRA_TESTS, LAST, PREL
 from tests.attack_fixtures.notebooks import EARNS as FILE_EARNS
 from tests.attack_fixtures.notebooks import NOTEBOOKS
 from tests.attacks import ATTACKS, sharing_submission
-from tests.submissions import MASTER, NAME, RELEASED, hand_in, read
+from tests.submissions import MASTER, NAME, RELEASED, SOLVED, hand_in, read, with_answers
 from transformer_lessons.tools.submission import is_ungraded
 
 ROOT = Path(__file__).parents[1]
@@ -42,6 +42,7 @@ LIMITS = Limits(cell_seconds=2.0, seconds=40.0, memory=256 << 20)
 # Seconds for a cell or test, for its reply, and for a new process if none comes, while each core has one process.
 PATIENCE = 10.0
 TESTS_MEMORY = 1200  # MiB that the tests' process may hold at once; Python and torch take about 370 of them
+MASTER_CELLS = read(MASTER).cells
 MARK = "attack-mark"  # in the name of every file that an attack makes
 LINGERS = "98765.4321"  # an argument of every process that an attack tries to leave behind
 GRADED = ("ps01-1", "ps01-2", "ps01-4", "ps01-5", "ps01-6")  # and ps01-3 for attacks with `whole`
@@ -56,7 +57,7 @@ def cells_of(attacks: tuple[Attack, ...], places: dict) -> list[Cell]:
     """The cells of the honest submission with these attacks in it, as the grader passes them on."""
     parts = GRADED + ("ps01-3",) * any(attack.whole for attack in attacks)
     found = [Cell("", "learner", PRELUDE.replace("RAN = []", f"PLACES = {places!r}\nRAN = []", 1))]
-    for shown in cells(MASTER):
+    for shown in MASTER_CELLS:
         about = shown.metadata.get("nbgrader", {})
         name = about.get("grade_id", "")
         wanted = name in ("ps01-imports", "ps01-4-broken") or name.startswith(parts)
@@ -79,15 +80,9 @@ def cells_of(attacks: tuple[Attack, ...], places: dict) -> list[Cell]:
 
 
 @cache
-def cells(path: Path) -> list[nbformat.NotebookNode]:
-    """A notebook's cells; each file is read once."""
-    return read(path).cells
-
-
-@cache
 def hidden_lines() -> list[str]:
     """Lines of hidden tests that the student version does not have, and words that occur only there."""
-    texts = [cell.source for cell in cells(MASTER)]
+    texts = [cell.source for cell in MASTER_CELLS]
     lines = {line.strip() for text in texts for found in HIDDEN.findall(text) for line in found.splitlines()}
     released = RELEASED.read_text(encoding="utf-8")
     found = [line for line in lines if len(line) > 12 and json.dumps(line)[1:-1] not in released]
@@ -154,8 +149,7 @@ def surroundings() -> Iterator[Surroundings]:
 def marked_files() -> list[str]:
     """Files with `MARK` in their name, in all places where an attack might have put one."""
     known = (tempfile.gettempdir(), "/dev/shm", "/var/tmp", Path.home(), ROOT, ROOT / "exercises", sys.prefix)
-    folders = map(Path, known)
-    found = [path for folder in folders if folder.is_dir() for path in folder.glob(f"*{MARK}*")]
+    found = [path for folder in known for path in Path(folder).glob(f"*{MARK}*")]
     return [str(path) for path in [*found, *Path(sys.prefix).glob(f"lib/*/site-packages/**/*{MARK}*")]]
 
 
@@ -359,11 +353,8 @@ def test_attack_succeeds_without_protection(name, unprotected):
 
 def changed_notebook(name: str) -> nbformat.NotebookNode:
     """The student version with the honest answers, after the change that is tried."""
-    answers = {cell.id: cell.source for cell in cells(MASTER)} | ANSWERS
-    notebook = read(RELEASED)
-    for cell in notebook.cells:
-        if cell.id.startswith(("ps01-1-", "ps01-2-", "ps01-5-largest-")) or cell.id == "ps01-4-answer":
-            cell.source = answers[cell.id] if cell.metadata.nbgrader.solution else cell.source
+    answered = {f"ps01-{task}-answer" for task in ("1", "2", "4", "5-largest")}
+    notebook = with_answers({cell: text for cell, text in (SOLVED | ANSWERS).items() if cell in answered})
     NOTEBOOKS[name].change(notebook, {cell.id: cell for cell in notebook.cells})
     return notebook
 
