@@ -156,13 +156,6 @@ def test_grading_resumes_if_only_the_gradebook_survives_a_power_cut(undisturbed,
 # ---- The processes that work
 
 
-def descendants(of: int) -> list[psutil.Process]:
-    try:
-        return psutil.Process(of).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
-
-
 def test_a_worker_that_is_killed_is_replaced(undisturbed, tmp_path, monkeypatch, repetition):
     monkeypatch.setattr(pool, "run", jobs.run)  # in other processes, without stored results
     local, enter, killed = pool.ProcessPool(1), grading.Grading.enter, []
@@ -277,7 +270,7 @@ def test_ctrl_c_while_workers_start_shows_no_traceback_and_grading_resumes(undis
 def test_killed_command_leaves_no_process_and_grading_resumes(undisturbed, tmp_path, repetition):
     process = start_command(undisturbed[0], tmp_path, "journal/*/*.json")
     time.sleep(repetition * DELAY)
-    below = descendants(process.pid)
+    below = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     process.communicate()
     psutil.wait_procs(below, timeout=10)

@@ -40,17 +40,11 @@ def change(master, name: str, text: str) -> None:
         nbformat.write(notebook, path)
 
 
-def marked() -> nbformat.NotebookNode:
-    """All answers right, and a name for which the harsher test gives fewer points."""
-    notebook = with_answers(SOLVED)
-    notebook.cells.insert(1, nbformat.v4.new_code_cell("MARKER = 1", id="marker"))
-    return notebook
-
-
 def test_a_changed_test_regrades_what_it_concerns_and_shows_it_first(own_masters, tmp_path, capsys):
-    course = tmp_path / "course"
+    course, marked = tmp_path / "course", with_answers(SOLVED)
+    marked.cells.insert(1, nbformat.v4.new_code_cell("MARKER = 1", id="marker"))
     stub = with_answers(SOLVED | {"ps01-1-answer": "raise NotImplementedError"})
-    summary = grade.grade(hand_in(tmp_path / "in", ann=marked(), bob=stub), course)
+    summary = grade.grade(hand_in(tmp_path / "in", ann=marked, bob=stub), course)
     assert {one.student: one.earned for one in summary.graded} == {"ann": TESTED, "bob": TESTED - FULL}
     give(course, TEST, "bob", 0.5)
     give(course, WRITTEN, "ann", 1.0)
