@@ -233,23 +233,22 @@ def hand_in(course: Course, student: str, texts: dict[str, str], own: str = "") 
     nbformat.write(notebook, path)
 
 
-@pytest.fixture(scope="module")
-def a_course(tmp_path_factory):
-    """Eleven students; ann's and bob's code differs in names only."""
-    course = Course(tmp_path_factory.mktemp("course"))
+def test_pairs_of_a_course_are_found_and_shown_side_by_side(tmp_path):
+    """Of eleven students; ann's and bob's code differs in names only."""
+    course = Course(tmp_path)
     for number in range(9):
         hand_in(course, f"s{number}", {name: numbers(number) for name in code_of(NAME)}, own="mine = 3")
     helper = "def helper(a, b):\n    first = a @ b.mT\n    return first.softmax(-1) / first.amax(-1)"
     theirs = {name: all_renamed(text, random.Random(1)) for name, text in code_of(NAME).items()}
     hand_in(course, "ann", masters(NAME), own=helper)
     hand_in(course, "bob", masters(NAME) | theirs, own=helper.replace("first", "second"))
-    return course
-
-
-def test_pairs_of_a_course(a_course):
-    [pair] = course_pairs(a_course, NAME)
+    [pair] = course_pairs(course, NAME)
     assert (pair.first, pair.second, pair.exact) == ("ann", "bob", False)
     assert pair.cells[SCALE] == pair.cells[OWN] == pair.cells[ATTENTION] == 1.0
+    text = compare(course, NAME, "ann", "bob")
+    assert text.startswith(f"{NAME}: 100% of what both answered is the same\n=")
+    assert f"── {ATTENTION} · 100% ──" in text
+    assert "the same; identical except for" in compare(course, NAME, "ann", "ann")
 
 
 def test_text_of_an_earlier_release_does_not_count(tmp_path):
@@ -261,13 +260,6 @@ def test_text_of_an_earlier_release_does_not_count(tmp_path):
     old = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text)])
     nbformat.write(old, tmp_path / "released" / NAME / "1.ipynb")
     assert course_pairs(course, NAME) == []
-
-
-def test_two_of_a_course_side_by_side(a_course):
-    text = compare(a_course, NAME, "ann", "bob")
-    assert text.startswith(f"{NAME}: 100% of what both answered is the same\n=")
-    assert f"── {ATTENTION} · 100% ──" in text
-    assert "the same; identical except for" in compare(a_course, NAME, "ann", "ann")
 
 
 def test_side_by_side_by_hand():
