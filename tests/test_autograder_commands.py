@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from nbgrader.api import Gradebook
-from nbgrader.plugins import BasePlugin, CsvExportPlugin
+from nbgrader.plugins import CsvExportPlugin
 from traitlets.config import Config
 
 from exercises.autograder import __main__ as command
@@ -61,14 +61,17 @@ def test_only_rehearse_has_a_default_folder_of_its_own():
     assert parse(["rehearse", "5"]).course == command.COURSE / "rehearsal"
 
 
-def test_late_penalty_applies_to_manual_points_too(course):
-    class Half(BasePlugin):
-        def late_submission_penalty(self, student_id, score, total_seconds_late):
-            return score / 2
+def test_late_policy_of_the_guide_works_and_takes_off_from_manual_points_too(course):
+    source = re.search(r"```python\n(from nbgrader\.plugins.*?)```", GUIDE, re.DOTALL)[1].partition("\nc.")[0]
+    made: dict = {}
+    exec(source, made)
+    penalty, day = made["ATenthADay"]().late_submission_penalty, 86_400
+    assert [penalty("ann", 20.0, late) for late in (1, day, day + 1, 100 * day)] == [2, 2, 4, 20]
+    assert [penalty("bob", 20.0, late) for late in (1, 3 * day, 3 * day + 1)] == [0, 0, 2]
 
     url, policy = Course(course).gradebook, Config()
-    policy.AssignLatePenalties.plugin_class = Half
-    for config, part in ((policy, 0.5), (Config(), 0.0)):
+    policy.AssignLatePenalties.plugin_class = made["ATenthADay"]
+    for config, part in ((policy, 0.1), (Config(), 0.0)):
         with Gradebook(url) as book:
             assert str(book.find_assignment(NAME).duedate) == "2026-12-01 11:00:00", "must be in UTC"
             book.update_or_create_submission(NAME, "ann", timestamp=datetime(2026, 12, 1, 11, 0, 1))
@@ -77,7 +80,7 @@ def test_late_penalty_applies_to_manual_points_too(course):
         [mark] = [mark for mark in marks(url, NAME) if mark.student == "ann"]
         assert mark.late
         assert mark.raw > mark.cells[WRITTEN].manual == 1.5
-        assert mark.penalty == part * mark.raw
+        assert mark.penalty == pytest.approx(part * mark.raw)
     with Gradebook(url) as book:
         book.update_or_create_submission(NAME, "ann", timestamp=None)
 
@@ -177,12 +180,3 @@ def test_commands_and_options_in_the_guide_exist():
     known = {option for one in helps for action in one._actions for option in action.option_strings}
     assert told <= known
     assert {"--missing-as-zero", "--workers"} <= told
-
-
-def test_late_policy_of_the_guide_works():
-    source = re.search(r"```python\n(from nbgrader\.plugins.*?)```", GUIDE, re.DOTALL)[1].partition("\nc.")[0]
-    made: dict = {}
-    exec(source, made)
-    penalty, day = made["ATenthADay"]().late_submission_penalty, 86_400
-    assert [penalty("ann", 20.0, late) for late in (1, day, day + 1, 100 * day)] == [2, 2, 4, 20]
-    assert [penalty("bob", 20.0, late) for late in (1, 3 * day, 3 * day + 1)] == [0, 0, 2]

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import nbformat
 import pytest
-from PIL import Image
 from playwright.sync_api import Error
-from test_autograder_inert import base64_of, encoded
+from test_autograder_inert import PNG, base64_of
 
 from book import browser
 from exercises import release
@@ -75,11 +74,11 @@ MASTER = f"# Graded: the values 2 points.\n### BEGIN HIDDEN TESTS\n{HIDDEN}\n###
 DONE = CellResult("test", 1.5, 2.0)
 
 
-def handed_in(*cells, why: str = "Because.") -> nbformat.NotebookNode:
+def handed_in(*cells) -> nbformat.NotebookNode:
     """The graded notebook of a student who also wrote these cells."""
     found = assignment(MASTER)
     found[1].source = "def double(x):\n    return 2 * x"
-    found[5].source = why
+    found[5].source = "Because."
     return notebook_of([*found, *cells])
 
 
@@ -94,10 +93,6 @@ def mark_of(comments: Mapping[str, str] = {}, **cells: CellMark) -> Mark:
 
 def made(*cells, result: Result | None = None, mark: Mark | None = None) -> str:
     return page(handed_in(*cells), RELEASED, result or Result("Ada", "ps99", (DONE,)), mark or mark_of())
-
-
-SMALL = Image.new("RGBA", (13, 7), (255, 0, 0, 255))
-RED = base64_of(encoded(SMALL, "png"))
 
 
 # ---- Points and words
@@ -245,15 +240,15 @@ def test_what_a_terminal_would_show(written, seen):
 
 def test_outputs_and_pictures():
     html = made(
-        output("display_data", data={"image/png": RED, "text/plain": "<Figure 640>"}),
+        output("display_data", data={"image/png": PNG, "text/plain": "<Figure 640>"}),
         output("execute_result", data={"text/plain": "   a\n0  1"}),
         output("stream", name="stderr", text="50%\rWarning\n"),
         output("error", ename="ValueError", evalue="seven", traceback=[]),
-        markdown_cell(f"see ![x](data:image/png;base64,{RED}) there"),
+        markdown_cell(f"see ![x](data:image/png;base64,{PNG}) there"),
     )
     assert 'alt="&lt;Figure 640&gt;">' in html
     assert html.count('<img src="data:image/png;base64,') == 1
-    assert html.count(RED) == 0, "pictures must be encoded again or left out"
+    assert html.count(PNG) == 0, "pictures must be encoded again or left out"
     assert '<pre class="text">   a\n0  1</pre>' in html
     assert '<pre class="text">Warning</pre>' in html
     assert '<pre class="error">ValueError: seven</pre>' in html
