@@ -48,13 +48,19 @@ def with_a_plot(notebook: nbformat.NotebookNode, colour: str) -> nbformat.Notebo
     return notebook
 
 
+def around(notebook: nbformat.NotebookNode, name: str, above: str, below: str) -> nbformat.NotebookNode:
+    """Put code cells of the student's own above and below a cell, unless their text is empty."""
+    place = [cell.id for cell in notebook.cells].index(name)
+    own = [[nbformat.v4.new_code_cell(text)] * bool(text) for text in (above, below)]
+    notebook.cells[place : place + 1] = [*own[0], notebook.cells[place], *own[1]]
+    return notebook
+
+
 def without_a_test() -> nbformat.NotebookNode:
     """A submission with one right answer, a test deleted, and a written answer below its own cell."""
     notebook = with_answers({"ps01-2-answer": SOLVED["ps01-2-answer"]})
     notebook.cells = [cell for cell in notebook.cells if cell.id != "ps01-4-repaired-test"]
-    place = [cell.id for cell in notebook.cells].index(WRITTEN)
-    notebook.cells.insert(place + 1, nbformat.v4.new_markdown_cell("It stays as large."))
-    return notebook
+    return around(notebook, WRITTEN, "x = 1", "# It stays as large.")
 
 
 def page_of(course: Path, student: str) -> str:
@@ -65,17 +71,17 @@ def page_of(course: Path, student: str) -> str:
 def graded(tmp_path_factory):
     """The summary of a graded batch, and its folder."""
     source, course = tmp_path_factory.mktemp("in"), tmp_path_factory.mktemp("course") / "new"
-    hand_in(source, ann=with_answers(SOLVED), bob=with_answers(), carl=without_a_test())
+    code, words = (around(with_answers(), WRITTEN, " ", text) for text in ("print(8)", "It stays as large."))
+    hand_in(source, ann=with_answers(SOLVED), bob=code, carl=without_a_test(), dora=words)
     return grade.grade(source, course), course
 
 
 def test_points_are_earned_records_kept_and_pages_written(graded):
     summary, course = graded
-    assert [result.student for result in summary.graded] == ["ann", "bob", "carl"]
     assert summary.failed == []
-    assert any("ps01-4-repaired-test" in repair for repair in summary.graded[-1].repairs)
+    assert any("ps01-4-repaired-test" in repair for repair in summary.graded[2].repairs)
     totals = {one.student: sum(cell.earned for cell in one.cells) for one in summary.graded}
-    assert totals == {"ann": TESTED, "bob": 0, "carl": worth("ps01-2-test")}
+    assert totals == {"ann": TESTED, "bob": 0, "carl": worth("ps01-2-test"), "dora": 0}
     with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as gradebook:
         assert {s["student"]: s["score"] for s in gradebook.submission_dicts(NAME)} == totals
         waiting = {}
@@ -83,7 +89,8 @@ def test_points_are_earned_records_kept_and_pages_written(graded):
             grades = gradebook.find_submission_notebook(NAME, NAME, student).grades
             waiting[student] = {grade.name for grade in grades if grade.needs_manual_grade}
     assert waiting["ann"] == {"ps01-6-conclusion", "ps01-7-scale-answer", "ps01-7-empty-answer"}
-    assert (waiting["bob"], waiting["carl"]) == (set(), {WRITTEN})
+    assert waiting["bob"] == set(), "nothing is written beside an untouched answer"
+    assert waiting["carl"] == waiting["dora"] == {WRITTEN}
     for one in summary.graded:
         assert result.read(course / "records" / one.student / NAME / f"{NAME}.json") == one
         assert one.isolation == "full"
@@ -214,29 +221,13 @@ def test_submissions_that_say_the_same_are_run_once(tmp_path, monkeypatch):
 
 
 def test_a_cell_of_ones_own_counts_where_it_stands_and_again_where_it_is_moved(tmp_path):
-    above, below = with_answers(SOLVED), with_answers(SOLVED)
-    place = [cell.id for cell in above.cells].index("ps01-1-test")
-    for notebook, at in ((above, place), (below, place + 1)):
-        notebook.cells.insert(at, nbformat.v4.new_code_cell("untouched_rows = None"))
+    own, test = "untouched_rows = None", "ps01-1-test"
+    above, below = (around(with_answers(SOLVED), test, *those) for those in ((own, ""), ("", own)))
     source, course = hand_in(tmp_path / "in", ann=above, bob=below), tmp_path / "course"
     earned = [one.earned for one in grade.grade(source, course).graded]
     assert earned[0] < earned[1] == TESTED
     [again] = grade.grade(hand_in(source, ann=below), course).graded
     assert again.earned == TESTED
-
-
-def test_words_in_a_code_cell_beside_an_untouched_answer_wait_for_a_person(tmp_path):
-    beside = {"ann": "It stays as large.", "bob": "# It stays as large.", "carl": "print(8)", "dora": " "}
-    source = hand_in(tmp_path / "in", **{student: with_answers() for student in beside})
-    for student, text in beside.items():
-        path = source / student / f"{NAME}.ipynb"
-        notebook = read(path)
-        place = [cell.id for cell in notebook.cells].index(WRITTEN)
-        notebook.cells.insert(place + 1, nbformat.v4.new_code_cell(text))
-        nbformat.write(notebook, path)
-    grade.grade(source, tmp_path / "course")
-    found = marks.marks(f"sqlite:///{tmp_path / 'course' / 'gradebook.db'}", NAME)
-    assert {mark.student for mark in found if mark.cells[WRITTEN].waits} == {"ann", "bob"}
 
 
 def test_answers_in_extra_cells_and_imports_that_fail_are_flagged(tmp_path):
