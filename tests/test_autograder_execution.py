@@ -18,26 +18,20 @@ SECONDS = 2.0
 PATIENT, IMPATIENT = Limits(cell_seconds=20, seconds=100), Limits(cell_seconds=SECONDS, seconds=60)
 
 
-@pytest.fixture
 def worker() -> Worker:
     """The worker that does all grading in this process."""
     return notebook.worker(threading.get_ident())
 
 
-@pytest.fixture
-def run(worker):
-    """A function that runs cells, each a source, (role, source) or (role, source, points); their outcomes."""
-
-    def run(*cells: str | tuple, limits: Limits = PATIENT) -> list[dict]:
-        made = []
-        for number, cell in enumerate(cells):
-            role, source, *points = ("learner", cell) if isinstance(cell, str) else cell
-            made.append(Cell(f"cell-{number}", role, source, *points))
-        *outcomes, _ = worker.grade(made, limits)
-        assert [outcome["cell"] for outcome in outcomes] == list(range(len(cells)))
-        return [outcome | {"outputs": json.loads(outcome["outputs"])} for outcome in outcomes]
-
-    return run
+def run(*cells: str | tuple, limits: Limits = PATIENT) -> list[dict]:
+    """Run cells, each a source, (role, source) or (role, source, points); return their outcomes."""
+    made = []
+    for number, cell in enumerate(cells):
+        role, source, *points = ("learner", cell) if isinstance(cell, str) else cell
+        made.append(Cell(f"cell-{number}", role, source, *points))
+    *outcomes, _ = worker().grade(made, limits)
+    assert [outcome["cell"] for outcome in outcomes] == list(range(len(cells)))
+    return [outcome | {"outputs": json.loads(outcome["outputs"])} for outcome in outcomes]
 
 
 def text(outcome: dict) -> str:
@@ -77,14 +71,14 @@ CELLS = {
 }
 
 
-def test_cells_run_as_in_a_notebook(run):
+def test_cells_run_as_in_a_notebook():
     outcomes = run(*(source for source, _ in CELLS.values()))
     for (name, (_, expected)), outcome in zip(CELLS.items(), outcomes, strict=True):
         assert expected in text(outcome), name
         assert bool(expected) == bool(outcome["outputs"]) or name == "the end", name
 
 
-def test_figures_are_drawn_inline(run):
+def test_figures_are_drawn_inline():
     drawing = "import matplotlib.pyplot as plt\nplt.plot([1, 2]); print('drawn')"
     figure, handle = run(drawing, "plt.get_fignums()")
     assert [output["output_type"] for output in figure["outputs"]] == ["stream", "display_data"]
@@ -92,7 +86,7 @@ def test_figures_are_drawn_inline(run):
     assert text(handle) == "[]"
 
 
-def test_excessive_output_is_cut(run):
+def test_excessive_output_is_cut():
     flood, many, picture, after = run(
         "print('x' * 10**7)\nprint('more')",
         "for i in range(10_000): display(i)",
@@ -106,7 +100,7 @@ def test_excessive_output_is_cut(run):
     assert text(after) == "'still here'"
 
 
-def test_a_loop_is_ended_and_what_was_defined_stays(run):
+def test_a_loop_is_ended_and_what_was_defined_stays():
     began = time.monotonic()
     outcomes = run(
         "def answer(): return 42",
@@ -125,7 +119,7 @@ def test_a_loop_is_ended_and_what_was_defined_stays(run):
     assert time.monotonic() - began < 2 * (SECONDS + 2) + 8
 
 
-def test_learners_names_do_not_shadow_the_tests_own(run):
+def test_learners_names_do_not_shadow_the_tests_own():
     *_, honest = run(
         "float = bool = len = max = abs = all = any = str = lambda *a: 10**6\nsum = isinstance = print = 3",
         "class checks: check = require = staticmethod(lambda *a, **k: None)\nmath = torch = near = helper = None",
@@ -137,7 +131,7 @@ def test_learners_names_do_not_shadow_the_tests_own(run):
     assert (honest["result"]["earned"], honest["result"]["status"]) == (3.0, "done")
 
 
-def test_tests_see_plain_values_functions_and_nothing_else(run):
+def test_tests_see_plain_values_functions_and_nothing_else():
     *_, test = run(
         "import numpy as np, torch, fractions\n"
         "a = 3; b = np.float32(0.5); c = torch.Size([2, 3]); d = np.arange(3); e = {'x': [1, (2, None)]}\n"
@@ -159,7 +153,7 @@ def test_tests_see_plain_values_functions_and_nothing_else(run):
     assert (test["result"]["earned"], test["result"]["messages"]) == (1, [])
 
 
-def test_a_value_that_cannot_be_sent_costs_no_points_elsewhere(run):
+def test_a_value_that_cannot_be_sent_costs_no_points_elsewhere():
     *_, test = run(
         "import torch\nx = torch.zeros(3)\nanswer = 4\nnested = torch.nested.nested_tensor([x, x])\n"
         "quantized = torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)\n"
@@ -180,7 +174,7 @@ def test_a_value_that_cannot_be_sent_costs_no_points_elsewhere(run):
     assert (test["result"]["earned"], test["result"]["messages"]) == (1, [])
 
 
-def test_changes_in_place_are_seen(run):
+def test_changes_in_place_are_seen():
     *_, test = run(
         "def changes(x, numbers, inner):\n    x += 1; numbers.append(9); inner['a'][0] = 5; return x\n"
         "def leaves(x, numbers, inner): return x + 1",
@@ -224,7 +218,7 @@ except ValueError as error:
 """
 
 
-def test_gradients_reach_arguments_and_parameters(run):
+def test_gradients_reach_arguments_and_parameters():
     *_, test = run(
         "import torch\ndef product(x, w): return x @ w\ndef loose(x): return x.detach()\n"
         "class Module(torch.nn.Linear):\n    def __init__(self, a, b):\n"
@@ -260,7 +254,7 @@ ENDS = {
 }
 
 
-def test_how_tests_end(run):
+def test_how_tests_end():
     learner = (
         "import os\nclass OddError(Exception): pass\ndef fails(): raise OddError('odd')\n"
         "def ends(): os._exit(0)\ndef loops():\n    while True: pass\ndef right(): return 4\n"
@@ -275,7 +269,7 @@ def test_how_tests_end(run):
         assert all(output.get("name") != "stderr" for output in outcome["outputs"]), name
 
 
-def test_what_the_checks_said_is_kept_by_requirement(run):
+def test_what_the_checks_said_is_kept_by_requirement():
     *_, test = run(
         "def padding_mask(ids, pad_id): return ids.ne(0)[:, None, None]",
         ("instructor", "from transformer_lessons import checks"),
@@ -291,7 +285,7 @@ def test_what_the_checks_said_is_kept_by_requirement(run):
     assert test["result"]["parts"][0]["sentence"] == checks.task("padding_mask").requirements[0].text
 
 
-def test_random_numbers_of_the_tests_cannot_be_known(run):
+def test_random_numbers_of_the_tests_cannot_be_known():
     seen = set()
     for _ in range(2):
         imports = "import torch, random, numpy as np\n"
@@ -303,43 +297,43 @@ def test_random_numbers_of_the_tests_cannot_be_known(run):
     assert len(seen) == 6
 
 
-def test_tests_process_that_ends_gives_no_mark(worker):
+def test_tests_process_that_ends_gives_no_mark():
     tests = ("answer()", "import os; os._exit(0)", "answer()")
     cells = [Cell("", "learner", "def answer(): return 1"), *(Cell(test, "test", test, 1) for test in tests)]
-    *outcomes, took = worker.grade(cells, PATIENT)
+    *outcomes, took = worker().grade(cells, PATIENT)
     assert [outcome["cell"] for outcome in outcomes] == [0, 1]
     assert took["seconds"] < 20, "the end of the process was not noticed at once"
-    *outcomes, _ = worker.grade(cells[:2], PATIENT)
+    *outcomes, _ = worker().grade(cells[:2], PATIENT)
     assert outcomes[1]["result"]["earned"] == 1
 
 
-def test_rerunning_cells_takes_none_of_a_tests_time(run):
+def test_rerunning_cells_takes_none_of_a_tests_time():
     slow = ["import os, time; time.sleep(0.45)"] * 6
     tests = ("def ends(): os._exit(0)", ("test", "ends()", 1), ("test", "1", 1))
     *_, ended, after = run(*slow, *tests, limits=Limits(cell_seconds=0.5, seconds=60))
     assert [one["result"]["status"] for one in (ended, after)] == ["missing", "done"]
 
 
-def test_a_submissions_time_is_limited_too(worker):
+def test_a_submissions_time_is_limited_too():
     loop = [Cell("", "learner", "while True: pass")] * 4
     limits = Limits(cell_seconds=5, seconds=3)
-    *outcomes, took = worker.grade([*loop, Cell("t", "test", "1", 1)], limits)
+    *outcomes, took = worker().grade([*loop, Cell("t", "test", "1", 1)], limits)
     assert took["seconds"] < 3 + 2
     assert [bool(outcome.get("lost")) for outcome in outcomes] == [False, True, True, True, True]
     assert outcomes[-1]["result"]["status"] == "timeout"
 
 
-def test_worker_errors_are_reported_and_a_killed_worker_is_restarted(worker, monkeypatch):
-    cell = [Cell("", "learner", "1")]
+def test_worker_errors_are_reported_and_a_killed_worker_is_restarted(monkeypatch):
+    working, cell = worker(), [Cell("", "learner", "1")]
     with monkeypatch.context() as patch:
-        patch.setattr(worker._folder, "name", "/nowhere")
+        patch.setattr(working._folder, "name", "/nowhere")
         with pytest.raises(WorkerError, match=r"ConfinementError: .*No such file"):
-            list(worker.grade(cell, PATIENT))
-    assert len(list(worker.grade(cell, PATIENT))) == 2
-    worker._process.kill()
-    worker._process.wait()
+            list(working.grade(cell, PATIENT))
+    assert len(list(working.grade(cell, PATIENT))) == 2
+    working._process.kill()
+    working._process.wait()
     with monkeypatch.context() as patch:
-        patch.setattr(worker, "_start", lambda: None)  # it seemed alive when it was checked
+        patch.setattr(working, "_start", lambda: None)  # it seemed alive when it was checked
         with pytest.raises(WorkerError, match="Broken pipe"):
-            list(worker.grade(cell, PATIENT))
-    assert len(list(worker.grade(cell, PATIENT))) == 2
+            list(working.grade(cell, PATIENT))
+    assert len(list(working.grade(cell, PATIENT))) == 2
