@@ -40,20 +40,15 @@ KILLS = 3  # at so many steps the writer is killed; each repetition takes other 
 DELAY = 0.005  # seconds; each repetition kills this much later than the one before
 
 
-def submissions(folder: Path) -> Path:
-    """Write four submissions with different points, one of them late, and a file that is no notebook."""
-    for number, (student, answers) in enumerate(ANSWERED.items()):
-        hand_in(folder, **{student: with_answers({cell: SOLVED[cell] for cell in answers})})
-        (folder / student / "timestamp.txt").write_text(f"2026-11-{19 + number // 2} 13:00:00 UTC")
-    (folder / "eve").mkdir()
-    (folder / "eve" / f"{NAME}.ipynb").write_text("no notebook")
-    return folder
-
-
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory, graded_once):
-    """The submissions, and the gradebook's dump after an undisturbed run, whose results are reused."""
-    source, folder = submissions(tmp_path_factory.mktemp("in")), tmp_path_factory.mktemp("course")
+    """Four submissions, some late, and a file that is no notebook; and the dump after an undisturbed run."""
+    source, folder = tmp_path_factory.mktemp("in"), tmp_path_factory.mktemp("course")
+    for number, (student, answers) in enumerate(ANSWERED.items()):
+        hand_in(source, **{student: with_answers({cell: SOLVED[cell] for cell in answers})})
+        (source / student / "timestamp.txt").write_text(f"2026-11-{19 + number // 2} 13:00:00 UTC")
+    (source / "eve").mkdir()
+    (source / "eve" / f"{NAME}.ipynb").write_text("no notebook")
     summary = grade.grade(source, folder)
     assert [one.student for one in summary.graded] == list(STUDENTS)
     assert not summary.failed
