@@ -12,9 +12,9 @@ GUIDE = (ROOT / "book" / "instructors_more.md").read_text(encoding="utf-8")
 NAME = "ps01_embeddings_attention"
 
 
-@pytest.fixture
-def call(tmp_path):
-    """A function that runs a command of the guide, with the guide's configuration and no other."""
+@pytest.mark.full
+@pytest.mark.isolated
+def test_an_assignment_goes_out_and_comes_back(tmp_path):
     (tmp_path / "exchange").mkdir()
     (tmp_path / "exchange").chmod(0o777)
     settings = GUIDE.partition("nbgrader_config.py`, for students")[2].split("```python\n")[1].split("```")[0]
@@ -29,7 +29,8 @@ def call(tmp_path):
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
     }
 
-    def run(command: str, folder: Path, *more: str) -> str:
+    def call(command: str, folder: Path, *more: str) -> str:
+        """Run a command of the guide, with the guide's configuration and no other."""
         assert f"`{command}`" in GUIDE or f"\n{command}\n" in GUIDE, f"the guide does not name: {command}"
         line = " ".join([command.replace("/home/teacher", str(tmp_path)), *more])
         about = {"cwd": folder, "env": os.environ | variables, "text": True, "timeout": 600}
@@ -37,12 +38,6 @@ def call(tmp_path):
         assert done.returncode == 0, done.stdout
         return done.stdout
 
-    return run
-
-
-@pytest.mark.full
-@pytest.mark.isolated
-def test_an_assignment_goes_out_and_comes_back(call, tmp_path):
     student = tmp_path / "student"
     student.mkdir()
     call(f'python -m exercises.autograder release {NAME} --due "2026-12-01 23:59 +0100"', ROOT)

@@ -35,19 +35,6 @@ def scaled_dot_product_attention(query, key, value, mask=None, **_):
 """
 
 
-def with_a_plot(notebook: nbformat.NotebookNode, colour: str) -> nbformat.NotebookNode:
-    """Add the output of an experiment, a plot in this colour, and a conclusion from it."""
-    file = io.BytesIO()
-    Image.new("RGB", (40, 30), colour).save(file, "png")
-    data = {"image/png": base64.b64encode(file.getvalue()).decode(), "text/html": "<script>x</script>"}
-    for cell in notebook.cells:
-        if cell.id == "ps01-6-run":
-            cell.outputs = [nbformat.v4.new_output("display_data", data=data)]
-        if cell.id == "ps01-6-conclusion":
-            cell.source = "It falls."
-    return notebook
-
-
 def around(notebook: nbformat.NotebookNode, name: str, above: str, below: str) -> nbformat.NotebookNode:
     """Put code cells of the student's own above and below a cell, unless their text is empty."""
     place = [cell.id for cell in notebook.cells].index(name)
@@ -110,9 +97,15 @@ def test_written_answer_is_shown_verbatim_to_its_student_and_inert_to_a_grader(g
 
 def test_grader_and_student_see_the_plots_behind_a_conclusion(tmp_path):
     """Each student's own plot is shown, although both wrote the same text."""
-    colours, course = {"ann": "red", "bob": "blue"}, tmp_path / "course"
-    students = {name: with_a_plot(with_answers(), colour) for name, colour in colours.items()}
-    assert len(grade.grade(hand_in(tmp_path / "in", **students), course).graded) == 2
+    colours, course, source = {"ann": "red", "bob": "blue"}, tmp_path / "course", tmp_path / "in"
+    for student, colour in colours.items():
+        file, notebook = io.BytesIO(), with_answers({"ps01-6-conclusion": "It falls."})
+        Image.new("RGB", (40, 30), colour).save(file, "png")
+        data = {"image/png": base64.b64encode(file.getvalue()).decode(), "text/html": "<script>x</script>"}
+        experiment = next(cell for cell in notebook.cells if cell.id == "ps01-6-run")
+        experiment.outputs = [nbformat.v4.new_output("display_data", data=data)]
+        hand_in(source, **{student: notebook})
+    assert len(grade.grade(source, course).graded) == 2
     templates = Path(formgrader.__file__).parent / "templates"
     exporter = HTMLExporter(template_name="formgrade", extra_template_basedirs=[str(templates)])
     about = dict.fromkeys(("student", "base_url", "submission_id", "notebook_path"), "")
