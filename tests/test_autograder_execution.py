@@ -131,65 +131,6 @@ def test_learners_names_do_not_shadow_the_tests_own():
     assert (honest["result"]["earned"], honest["result"]["status"]) == (3.0, "done")
 
 
-def test_tests_see_plain_values_functions_and_nothing_else():
-    *_, test = run(
-        "import numpy as np, torch, fractions\n"
-        "a = 3; b = np.float32(0.5); c = torch.Size([2, 3]); d = np.arange(3); e = {'x': [1, (2, None)]}\n"
-        "f = {'B', 'A'}; g = range(3); h = fractions.Fraction(1, 4); i = np.bool_(True); j = 'text'\n"
-        "class S(str):\n    def upper(self): return 'forged'\nk = S('low')\n"
-        "m = torch.ones(2, requires_grad=True)\n"
-        "def twice(x): return 2 * x\nclass C: pass\nn = C()",
-        (
-            "test",
-            "seen = [a, b, c, e, f, g, h, i, j, k.upper(), d.tolist(), m.tolist(), m.requires_grad]\n"
-            "assert seen == [3, 0.5, [2, 3], {'x': [1, [2, None]]}, ['A', 'B'], [0, 1, 2], 0.25, True, 'text',\n"
-            "                'LOW', [0, 1, 2], [1.0, 1.0], False], seen\n"
-            "assert twice(21) == 42 and 'nothing' not in globals() and '_twice' not in globals()\n"
-            "assert type(n).__name__ == 'Name' and globals().get('undefined_name') is None\n"
-            "1",
-            1,
-        ),
-    )
-    assert (test["result"]["earned"], test["result"]["messages"]) == (1, [])
-
-
-def test_a_value_that_cannot_be_sent_costs_no_points_elsewhere():
-    *_, test = run(
-        "import torch\nx = torch.zeros(3)\nanswer = 4\nnested = torch.nested.nested_tensor([x, x])\n"
-        "quantized = torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)\n"
-        "meta, sparse, small = x.to('meta'), x.to_sparse(), x.to(torch.float8_e4m3fn)\n"
-        "listed, unsigned = [meta], x.numpy().astype('uint16')\n"
-        "huge, long, longer, wide = 2**70, list(range(9_000)), list(range(9_500)), torch.zeros(10**6)\n"
-        "keys, endless, deep = {'k' * 3_000_000: 1}, range(10**20), [[0] * 9_000] * 9_000\n"
-        "globals().update({f'name{n}': x for n in range(2_000)})\ndef late(): return 5",
-        (
-            "test",
-            "odd = [nested, quantized, meta, sparse, small, listed, unsigned, huge, longer, wide]\n"
-            "odd += [keys, endless, deep]\n"
-            "assert answer == 4 and late() == 5 and len(long) == 9_000\n"
-            "assert {type(one).__name__ for one in odd} == {'Name'}\n1",
-            1,
-        ),
-    )
-    assert (test["result"]["earned"], test["result"]["messages"]) == (1, [])
-
-
-def test_changes_in_place_are_seen():
-    *_, test = run(
-        "def changes(x, numbers, inner):\n    x += 1; numbers.append(9); inner['a'][0] = 5; return x\n"
-        "def leaves(x, numbers, inner): return x + 1",
-        (
-            "test",
-            "import torch\nx, numbers, inner = torch.zeros(2), [1, 2], {'a': [1]}\n"
-            "leaves(x, numbers, inner=(inner,))\n"
-            "assert (x.tolist(), numbers, inner) == ([0, 0], [1, 2], {'a': [1]})\n"
-            "changes(x, numbers, inner)\nassert (x.tolist(), numbers, inner) == ([1, 1], [1, 2, 9], {'a': [5]})",
-            2,
-        ),
-    )
-    assert (test["result"]["earned"], test["result"]["messages"]) == (2, [])
-
-
 GRADIENTS = """
 import torch
 from torch.autograd import gradcheck
@@ -216,18 +157,57 @@ try:
 except ValueError as error:
     assert str(error) == "a: expected more"
 """
-
-
-def test_gradients_reach_arguments_and_parameters():
-    *_, test = run(
+# What a learner defines, and a test that then gives its point.
+SEEN = {
+    "plain values, functions and nothing else": (
+        "import numpy as np, torch, fractions\n"
+        "a = 3; b = np.float32(0.5); c = torch.Size([2, 3]); d = np.arange(3); e = {'x': [1, (2, None)]}\n"
+        "f = {'B', 'A'}; g = range(3); h = fractions.Fraction(1, 4); i = np.bool_(True); j = 'text'\n"
+        "class S(str):\n    def upper(self): return 'forged'\nk = S('low')\n"
+        "m = torch.ones(2, requires_grad=True)\n"
+        "def twice(x): return 2 * x\nclass C: pass\nn = C()",
+        "seen = [a, b, c, e, f, g, h, i, j, k.upper(), d.tolist(), m.tolist(), m.requires_grad]\n"
+        "assert seen == [3, 0.5, [2, 3], {'x': [1, [2, None]]}, ['A', 'B'], [0, 1, 2], 0.25, True, 'text',\n"
+        "                'LOW', [0, 1, 2], [1.0, 1.0], False], seen\n"
+        "assert twice(21) == 42 and 'nothing' not in globals() and '_twice' not in globals()\n"
+        "assert type(n).__name__ == 'Name' and globals().get('undefined_name') is None",
+    ),
+    "values that cannot be sent cost no points elsewhere": (
+        "import torch\nx = torch.zeros(3)\nanswer = 4\nnested = torch.nested.nested_tensor([x, x])\n"
+        "quantized = torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)\n"
+        "meta, sparse, small = x.to('meta'), x.to_sparse(), x.to(torch.float8_e4m3fn)\n"
+        "listed, unsigned = [meta], x.numpy().astype('uint16')\n"
+        "huge, long, longer, wide = 2**70, list(range(9_000)), list(range(9_500)), torch.zeros(10**6)\n"
+        "keys, endless, deep = {'k' * 3_000_000: 1}, range(10**20), [[0] * 9_000] * 9_000\n"
+        "globals().update({f'name{n}': x for n in range(2_000)})\ndef late(): return 5",
+        "odd = [nested, quantized, meta, sparse, small, listed, unsigned, huge, longer, wide]\n"
+        "odd += [keys, endless, deep]\n"
+        "assert answer == 4 and late() == 5 and len(long) == 9_000\n"
+        "assert {type(one).__name__ for one in odd} == {'Name'}",
+    ),
+    "changes in place": (
+        "def changes(x, numbers, inner):\n    x += 1; numbers.append(9); inner['a'][0] = 5; return x\n"
+        "def leaves(x, numbers, inner): return x + 1",
+        "import torch\nx, numbers, inner = torch.zeros(2), [1, 2], {'a': [1]}\n"
+        "leaves(x, numbers, inner=(inner,))\n"
+        "assert (x.tolist(), numbers, inner) == ([0, 0], [1, 2], {'a': [1]})\n"
+        "changes(x, numbers, inner)\nassert (x.tolist(), numbers, inner) == ([1, 1], [1, 2, 9], {'a': [5]})",
+    ),
+    "gradients of arguments and parameters": (
         "import torch\ndef product(x, w): return x @ w\ndef loose(x): return x.detach()\n"
         "class Module(torch.nn.Linear):\n    def __init__(self, a, b):\n"
         "        if a < 0: raise ValueError('a: expected more')\n        super().__init__(a, b)\n"
         "    def mode(self, _): return 'train' if self.training else 'eval'\n"
         "def first(module, n): return module.out_features\ndef both(x): return x, [x]",
-        ("test", GRADIENTS, 5),
-    )
-    assert (test["result"]["earned"], test["result"]["messages"]) == (5, [])
+        GRADIENTS,
+    ),
+}
+
+
+@pytest.mark.parametrize(("learner", "test"), SEEN.values(), ids=SEEN)
+def test_what_a_test_sees_of_what_a_learner_defines(learner, test):
+    _, tested = run(learner, ("test", test, 1))
+    assert (tested["result"]["earned"], tested["result"]["messages"]) == (1, [])
 
 
 ENDS = {

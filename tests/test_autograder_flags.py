@@ -202,13 +202,10 @@ def test_call_is_judged_by_the_cell_that_makes_it():
         assert [(flag.kind, flag.cell) for flag in flags] == [(kind, cell) for kind in kinds]
 
 
-def test_invalid_notes_are_ignored():
+def test_invalid_notes_are_ignored_and_others_bounded():
     others = note() | {"more": ""}, note(name=[]), note(name="LayerNorm"), note(line="x" * 201)
     for one in (None, "call", {}, *others):
         assert scan([], PS05, one) == scan([], PS05, [one]) == [], one
-
-
-def test_notes_are_bounded():
     assert scan([], PS05, [note(name="os.system")] * 100 + [note()]) == []
     (flag,) = scan([], PS05, [note(line="\x1b[0m\ud800\n<b>")])
     assert flag.line == "�[0m��<b>"
