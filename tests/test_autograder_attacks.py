@@ -19,7 +19,6 @@ from dataclasses import astuple, dataclass, field
 from functools import cache
 from pathlib import Path
 
-import nbformat
 import psutil
 import pytest
 from nbgrader.api import Gradebook
@@ -348,32 +347,27 @@ def test_attack_succeeds_without_protection(name, unprotected):
 # Attacks by the file that is handed in
 
 
-def changed_notebook(name: str) -> nbformat.NotebookNode:
-    """The student version with the honest answers, after the change that is tried."""
-    answered = {f"ps01-{task}-answer" for task in ("1", "2", "4", "5-largest")}
-    notebook = with_answers({cell: text for cell, text in (SOLVED | ANSWERS).items() if cell in answered})
-    NOTEBOOKS[name].change(notebook, {cell.id: cell for cell in notebook.cells})
-    return notebook
-
-
 @pytest.fixture(scope="module")
 def batch(bench, tmp_path_factory):
     """All notebooks, graded in one batch by the worker that has run all other attacks."""
     source, course = tmp_path_factory.mktemp("handed in"), tmp_path_factory.mktemp("batch") / "course"
-    names = list(NOTEBOOKS)
-    hand_in(source, **{f"student{number:02}": changed_notebook(name) for number, name in enumerate(names)})
+    answered = {f"ps01-{task}-answer" for task in ("1", "2", "4", "5-largest")}
+    for number, handed in enumerate(NOTEBOOKS.values()):
+        made = with_answers({cell: text for cell, text in (SOLVED | ANSWERS).items() if cell in answered})
+        handed.change(made, {cell.id: cell for cell in made.cells})
+        hand_in(source, **{f"student{number:02}": made})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(notebook, "worker", lambda _: bench.worker)
         patch.setattr(grading, "Limits", lambda: LIMITS)
-        return grade.grade(source, course), course, names
+        return grade.grade(source, course), course
 
 
 @pytest.mark.isolated
 @pytest.mark.nbgrader
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_notebook(name, batch, bench):
-    summary, course, names = batch
-    handed, student = NOTEBOOKS[name], f"student{names.index(name):02}"
+    summary, course = batch
+    handed, student = NOTEBOOKS[name], f"student{list(NOTEBOOKS).index(name):02}"
     results = [one for one in summary.graded if one.student == student]
     aside = [one for one in (*summary.quarantined, *summary.failed) if student in str(one)]
     if handed.refused and summary.quarantined and not results:

@@ -187,14 +187,11 @@ def note(name="layer_norm", line="") -> dict:
     return {"name": name, "line": line}
 
 
-def test_notes_become_flags():
+def test_notes_become_flags_judged_by_the_cell_that_calls():
     said = "Called torch's layer_norm, which does all or most of what layer_norm asks for."
     assert scan([], PS05, [note()]) == [Flag("library", said)]
     assert scan([], PS01, [note()]) == []
-
-
-def test_call_is_judged_by_the_cell_that_makes_it():
-    """In one assignment, F.cross_entropy solves one task and may be used in another."""
+    # In one assignment, F.cross_entropy solves one task and may be used in another.
     calls = "    return F.cross_entropy(a, b)"
     noted = [note(name="cross_entropy", line=calls.strip())]
     for cell, kinds in (("ps07-2-loss-answer", ["library"]), ("ps07-3-answer", []), (None, [])):
