@@ -123,7 +123,6 @@ def test_questions_in_the_order_of_the_assignment_with_their_titles():
 
 
 POINTS = np.array([(4, 5, 1), (3, 6, 0), (2, 2, 2), (1, 3, 0), (0, 1, 2)])  # of five students
-PAIRS = [(int(a), int(b)) for a, b, _ in POINTS]  # those for the first question, and for the third
 
 
 def test_discrimination_is_numpys_correlation_with_the_other_questions():
@@ -136,12 +135,13 @@ def test_discrimination_is_numpys_correlation_with_the_other_questions():
 
 
 def test_discrimination_needs_five_submissions_that_differ():
+    pairs = POINTS[:, :2].tolist()  # those for the first question, and for the third
     for found in (
-        PAIRS[:4],
-        [(2, b) for _, b in PAIRS],
-        [(a, 3) for a, _ in PAIRS],
-        [(a, 0.1 + 0.2 if a % 2 else 0.3) for a, _ in PAIRS],  # these differ by rounding alone
-        [(a, WAITS) for a, _ in PAIRS],  # there are no other points to correlate with
+        pairs[:4],
+        [(2, b) for _, b in pairs],
+        [(a, 3) for a, _ in pairs],
+        [(a, 0.1 + 0.2 if a % 2 else 0.3) for a, _ in pairs],  # these differ by rounding alone
+        [(a, WAITS) for a, _ in pairs],  # there are no other points to correlate with
     ):
         marks = [mark(f"s{n}", {FIRST: a, THIRD: b}) for n, (a, b) in enumerate(found)]
         assert question(FIRST, numbers(NAME, marks, []))["discrimination"] is None, found

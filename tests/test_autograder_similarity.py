@@ -5,7 +5,6 @@ import itertools
 import random
 import time
 from functools import cache, partial
-from pathlib import Path
 
 import nbformat
 import pytest
@@ -22,7 +21,6 @@ from tests.rewording import reworded
 from tests.submissions import NAME, answers_in, read, with_answers
 from tests.typical_answers import WRONG
 
-HERE = Path(__file__).parent
 all_renamed = partial(rename_variables, probability=1.0)
 ATTENTION = "ps01-3-answer"
 SCALE = "ps01-7-scale-answer"
@@ -33,7 +31,7 @@ SCALE = "ps01-7-scale-answer"
 
 @cache
 def notebook_of(assignment: str, kind: str) -> nbformat.NotebookNode:
-    return read(HERE.parent / "exercises" / kind / assignment / f"{assignment}.ipynb")
+    return read(release.HERE / kind / assignment / f"{assignment}.ipynb")
 
 
 def handed(assignment: str) -> dict[str, str]:

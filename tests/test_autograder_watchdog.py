@@ -55,8 +55,4 @@ def test_too_many_processes_or_too_much_memory_is_reported_at_the_second_look(fa
     ):
         watch = Watchdog(family, memory, already, processes)
         assert [watch.exceeded() for _ in range(3)] == [False, expected, expected]
-
-
-def test_ended_process_has_no_children_and_no_memory():
-    assert processes_below(2**30) == []
-    assert resident_memory(2**30) == 0
+    assert (processes_below(2**30), resident_memory(2**30)) == ([], 0), "of a process that has ended"
