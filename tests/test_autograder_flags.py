@@ -119,17 +119,9 @@ def test_any_text_is_read():
 # --- Where the learner's code runs -----------------------------------------------------------------------------
 
 
-def adam(x):
+def stepped(x, optimizer, **scaling):
     moved = x.detach().requires_grad_()
-    optimizer = torch.optim.Adam([moved])
-    moved.sum().backward()
-    optimizer.step()
-    return moved
-
-
-def scaler(x):
-    moved = x.detach().requires_grad_()
-    optimizer, scaler = torch.optim.SGD([moved]), torch.amp.GradScaler("cpu")
+    optimizer, scaler = optimizer([moved]), torch.amp.GradScaler("cpu", **scaling)
     scaler.scale(moved.sum()).backward()
     scaler.step(optimizer)
     return moved
@@ -144,8 +136,8 @@ CALLS = {
         lambda x: nn.TransformerEncoderLayer(6, 2, 3, dropout=0.0).double()(x),
         {"multi_head_attention_forward", "layer_norm"},
     ),
-    "optimizer": (adam, {"Adam"}),
-    "scaler": (scaler, {"GradScaler"}),
+    "optimizer": (lambda x: stepped(x, torch.optim.Adam, enabled=False), {"Adam"}),
+    "scaler": (lambda x: stepped(x, torch.optim.SGD), {"GradScaler"}),
     "parts": (lambda x: F.gelu(F.linear(x, x[0, :3])).softmax(-1).log() @ F.normalize(x[:, :3]), set()),
 }
 

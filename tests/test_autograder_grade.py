@@ -56,19 +56,23 @@ def page_of(course: Path, student: str) -> str:
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory):
-    """The summary of a graded batch, and its folder."""
+    """The summary of a graded batch, its folder, and the keys of what was run for it."""
     source, course = tmp_path_factory.mktemp("in"), tmp_path_factory.mktemp("course") / "new"
     code, words = (around(with_answers(), WRITTEN, " ", text) for text in ("print(8)", "It stays as large."))
-    hand_in(source, ann=with_answers(SOLVED), bob=code, carl=without_a_test(), dora=words)
-    return grade.grade(source, course), course
+    hand_in(source, ann=with_answers(SOLVED), bob=code, carl=without_a_test(), dora=words, emil=words)
+    run, ran = pool.run, []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "run", lambda job: ran.append(job.key) or run(job))
+        return grade.grade(source, course), course, ran
 
 
 def test_points_are_earned_records_kept_and_pages_written(graded):
-    summary, course = graded
-    assert summary.failed == []
+    summary, course, ran = graded
+    assert len(ran) == len(set(ran)) == 5, "the master, and once what two have in common"
+    assert (summary.failed, summary.quarantined) == ([], [])
     assert any("ps01-4-repaired-test" in repair for repair in summary.graded[2].repairs)
     totals = {one.student: sum(cell.earned for cell in one.cells) for one in summary.graded}
-    assert totals == {"ann": TESTED, "bob": 0, "carl": worth("ps01-2-test"), "dora": 0}
+    assert totals == {"ann": TESTED, "bob": 0, "carl": worth("ps01-2-test"), "dora": 0, "emil": 0}
     with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as gradebook:
         assert {s["student"]: s["score"] for s in gradebook.submission_dicts(NAME)} == totals
         waiting = {}
@@ -77,7 +81,7 @@ def test_points_are_earned_records_kept_and_pages_written(graded):
             waiting[student] = {grade.name for grade in grades if grade.needs_manual_grade}
     assert waiting["ann"] == {"ps01-6-conclusion", "ps01-7-scale-answer", "ps01-7-empty-answer"}
     assert waiting["bob"] == set(), "nothing is written beside an untouched answer"
-    assert waiting["carl"] == waiting["dora"] == {WRITTEN}
+    assert waiting["carl"] == waiting["dora"] == waiting["emil"] == {WRITTEN}
     for one in summary.graded:
         assert result.read(course / "records" / one.student / NAME / f"{NAME}.json") == one
         assert one.isolation == "full"
@@ -88,7 +92,7 @@ def test_points_are_earned_records_kept_and_pages_written(graded):
 
 
 def test_written_answer_is_shown_verbatim_to_its_student_and_inert_to_a_grader(graded):
-    _, course = graded
+    _, course, _ = graded
     assert "because **variance** adds: &lt;i onclick=x&gt;d_k&lt;/i&gt;" in page_of(course, "ann")
     shown = {cell.id: cell.source for cell in read(Course(course).autograded("ann", NAME)).cells}
     inert = "because <strong>variance</strong> adds: &lt;i onclick=x&gt;d_k&lt;/i&gt;"
@@ -178,8 +182,8 @@ def test_failure_of_one_submission_does_not_stop_the_next(tmp_path, monkeypatch)
     assert listed == [failure]
 
     monkeypatch.setattr(pages, "page", page)
-    again = grade.grade(None, tmp_path / "course")
-    assert (again.graded, again.unchanged, again.failed) == ([], 2, [])
+    again = grade.grade(source, tmp_path / "course")
+    assert (again.graded, again.unchanged, again.failed, again.quarantined) == ([], 2, [], [])
     assert list((tmp_path / "course" / "feedback" / "ann").rglob("*.html"))
 
 
@@ -199,18 +203,6 @@ def test_nbgraders_own_command_refuses_and_changes_nothing(tmp_path):
     assert "Grade with `python -m exercises.autograder grade`" in done["log"]
     assert (dump(f"sqlite:///{course / 'gradebook.db'}"), shown.read_bytes()) == before
     assert not ran.exists()
-
-
-def test_submissions_that_say_the_same_are_run_once(tmp_path, monkeypatch):
-    ran = []
-    run = pool.run
-    monkeypatch.setattr(pool, "run", lambda job: ran.append(job.key) or run(job))
-    source = hand_in(tmp_path / "in", ann=with_answers(), bob=with_answers(), carl=without_a_test())
-    summary = grade.grade(source, tmp_path / "course")
-    assert [one.student for one in summary.graded] == ["ann", "bob", "carl"]
-    assert len(ran) == len(set(ran)) == 3  # the master's too
-    assert summary.graded[0].cells == summary.graded[1].cells
-    assert grade.grade(source, tmp_path / "course").quarantined == []
 
 
 def test_a_cell_of_ones_own_counts_where_it_stands_and_again_where_it_is_moved(tmp_path):

@@ -14,10 +14,7 @@ from PIL import Image, PngImagePlugin
 from exercises.autograder.running import inert, notebook
 from exercises.autograder.running.inert import inert_markdown, inert_output, re_encode, sanitize
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:Your element with mimetype"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:Your element with mimetype")
 
 
 def encoded(image: Image.Image, kind: str, **more) -> bytes:

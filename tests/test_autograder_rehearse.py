@@ -49,8 +49,7 @@ def test_the_guides_six_commands_lead_from_a_rehearsal_to_exported_tables(tmp_pa
         all_said += said
         told += [shlex.split(line)[3:] for line in said.splitlines() if line.startswith("  python ")]
     assert called[2:] == told  # the rehearsal names them as the next steps
-    page = (course / "report" / f"{NAME}.html").read_text(encoding="utf-8")
-    assert "<h1" in page
+    assert "<h1" in (course / "report" / f"{NAME}.html").read_text(encoding="utf-8")
     students = json.loads((course / KEY).read_text())["students"]
     assert len(students) == 10
     assert {about["trouble"] for about in students} == {"", *rehearse.TROUBLES.values()}
