@@ -70,9 +70,7 @@ def cells_of(attacks: tuple[Attack, ...], places: dict) -> list[Cell]:
         found.append(Cell(name, role, source, float(about.get("points", 0))))
         behind = (attack.code for attack in attacks if attack.after == name and attack.code)
         found += [Cell("", "learner", code) for code in behind]
-    tests = EXTRA_TESTS
-    for attack in attacks:
-        tests = tests | attack.tests
+    tests = EXTRA_TESTS | {name: text for attack in attacks for name, text in attack.tests.items()}
     hidden = "### BEGIN HIDDEN TESTS\n{}\n### END"
     found += [Cell(name, "test", hidden.format(text), 1.0) for name, text in tests.items()]
     return [*found, Cell("", "learner", LAST)]

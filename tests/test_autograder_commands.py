@@ -20,9 +20,8 @@ from exercises.autograder.intake import in_utc
 from tests.submissions import NAME, SOLVED, WRITTEN, give, hand_in, with_answers
 
 pytestmark = [pytest.mark.nbgrader, pytest.mark.usefixtures("graded_once")]
-ROOT = Path(__file__).parent.parent
 GUIDE = "".join(
-    (ROOT / "book" / f"{name}.md").read_text(encoding="utf-8").replace("\\\n", "")
+    (Path(__file__).parent.parent / "book" / f"{name}.md").read_text(encoding="utf-8").replace("\\\n", "")
     for name in ("instructors", "instructors_more")
 )
 

@@ -92,13 +92,10 @@ def test_unmarked_cells_do_not_count_as_zero():
     assert sum(one["complete"] + one["waiting"] for one in nothing["bins"]) == 0
 
 
-def test_a_penalty_is_taken_off_and_no_score_is_below_zero():
+def test_a_penalty_and_what_a_person_has_entered_count_and_no_score_is_below_zero():
     found = numbers(NAME, [mark("a", {FIRST: 4}, penalty=1), mark("b", {FIRST: 1}, penalty=3)], [])
     assert found["scores"] == [0.0, 0.75]  # (1 − 3)⁺ / 4 and (4 − 1) / 4
     assert question(FIRST, found)["mean"] == 2.5  # a penalty does not affect questions
-
-
-def test_manual_points_replace_automatic_ones_and_extra_points_are_added():
     cell = CellMark(auto=1.0, manual=3.0, extra=2.0, worth=4.0)
     found = numbers(NAME, [replace(mark("a", {}), cells={FIRST: cell})], [])
     assert found["scores"] == [1.25]

@@ -90,10 +90,12 @@ def spread(code: str, chance: random.Random) -> str:
 # --- Two submissions ------------------------------------------------------------------------------------------
 
 
-def test_released_text_does_not_count():
+def test_released_text_and_short_answers_do_not_count():
     given = handed(NAME).values()
     assert own_runs({"a": handed(NAME), "b": {}}, given) == ({}, {})
     assert pairs({f"s{n}": handed(NAME) for n in range(30)}, given) == []
+    short = {"ps01-1-answer": masters(NAME)["ps01-1-answer"]}
+    assert pairs({f"s{n}": short for n in range(9)}, given) == []
     assert pairs({"s": masters(NAME)}, given) == []
     assert pairs({}, given) == []
     again = "\n\n".join(handed(NAME)[name] for name in ("ps01-4-broken", "ps01-0-try"))
@@ -160,11 +162,6 @@ def test_answers_in_words_are_not_read_as_python():
     texts = {student: {SCALE: f"It's {student}, that's it."} for student in ("ann", "bob")}
     read, _ = own_runs(texts, [], [SCALE])
     assert read["ann"] != read["bob"]
-
-
-def test_a_short_answer_says_nothing():
-    texts = {f"s{number}": {"ps01-1-answer": masters(NAME)["ps01-1-answer"]} for number in range(9)}
-    assert pairs(texts, handed(NAME).values()) == []
 
 
 def test_an_answer_in_words_that_was_copied_is_enough():

@@ -92,12 +92,11 @@ def test_views_gradients_and_subclasses_arrive_as_plain_numbers(ends):
     assert found[3].isnan().all()
 
 
-class Liar(list):
-    def __iter__(self):
-        return iter([1])
-
-
 def test_what_is_not_plain_or_too_much_is_not_sent(ends):
+    class Liar(list):
+        def __iter__(self):
+            return iter([1])
+
     ours, theirs = ends
     odd = [object(), Liar([2]), {1: 2}, 2**63, torch.eye(2).to_sparse(), max]
     for value in (*odd, "x" * (wire.TEXT + 1), [0] * 20_000):
