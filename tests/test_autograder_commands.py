@@ -54,12 +54,6 @@ def course(tmp_path_factory):
     return folder
 
 
-def test_only_rehearse_has_a_default_folder_of_its_own():
-    parse = command._parser().parse_args
-    assert parse(["grade"]).course == command.COURSE
-    assert parse(["rehearse", "5"]).course == command.COURSE / "rehearsal"
-
-
 def test_late_policy_of_the_guide_works_and_takes_off_from_manual_points_too(course):
     source = re.search(r"```python\n(from nbgrader\.plugins.*?)```", GUIDE, re.DOTALL)[1].partition("\nc.")[0]
     made: dict = {}
@@ -169,11 +163,14 @@ def test_rehearse_clears_no_folder_that_has_other_files(tmp_path, capsys):
     assert own.read_text() == "years of work"
 
 
-def test_commands_and_options_in_the_guide_exist():
+def test_commands_and_options_in_the_guide_exist_and_only_rehearse_has_a_folder_of_its_own():
+    parse = command._parser().parse_args
     lines = re.findall(r"^python -m exercises\.autograder (.+)$", GUIDE, re.MULTILINE)
     assert len(lines) >= 12
     for line in lines:
-        command._parser().parse_args(shlex.split(line))  # which would exit with an error message
+        parse(shlex.split(line))  # which would exit with an error message
+    assert parse(["grade"]).course == command.COURSE
+    assert parse(["rehearse", "5"]).course == command.COURSE / "rehearsal"
     told = set(re.findall(r"`(--[a-z-]+)", GUIDE))
     helps = command._parser()._subparsers._group_actions[0].choices.values()
     known = {option for one in helps for action in one._actions for option in action.option_strings}

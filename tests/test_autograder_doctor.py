@@ -39,10 +39,15 @@ def test_box_works_wherever_namespaces_can_be_created():
 
 
 PROBED = """
-import sys
+import os, sys
 sys.path.insert(0, sys.argv[1])
 from exercises.autograder import doctor
-sys.prefix, sys.base_prefix = sys.argv[2:]
+probe_inside, folders = doctor._probe_inside, sys.argv[2:]
+sys.prefix, sys.base_prefix = folders
+def look(connection):
+    if not any(doctor._works(lambda: os.mkdir(f"{folder}/new")) for folder in folders):
+        probe_inside(connection)
+doctor._probe_inside = look
 doctor.probe()
 """
 

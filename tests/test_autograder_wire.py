@@ -21,8 +21,6 @@ from transformer_lessons import checks
 from transformer_lessons.checks.definitions import changed
 from transformer_lessons.checks.learner.adapter import Adapter, Reply
 
-SOON = 10.0  # seconds, enough for everything that should arrive
-
 
 @pytest.fixture
 def ends():
@@ -32,7 +30,7 @@ def ends():
         yield ours, theirs
 
 
-def soon(seconds: float = SOON) -> float:
+def soon(seconds: float = 10.0) -> float:  # enough for everything that should arrive
     return time.monotonic() + seconds
 
 
