@@ -186,8 +186,10 @@ class OneBatch(Batches):
 # --- Decoding
 
 
-def by_ctranslate2(model: Transformer, kind: str = "float32") -> Callable[..., list[list[int]]]:
-    """Our model run by CTranslate2, on as many threads as torch has; with "int8", weights have eight bits.
+def by_ctranslate2(
+    model: Transformer, kind: str = "float32", threads: int | None = None
+) -> Callable[..., list[list[int]]]:
+    """Our model run by CTranslate2, by default on as many threads as torch; "int8" weights have eight bits.
 
     It has its own process, because two pools of OpenMP threads in one process both wait by sleeping: from the
     engine's first translation on, our decoding lost a fifth of its speed, and in int8 half.
@@ -197,7 +199,7 @@ def by_ctranslate2(model: Transformer, kind: str = "float32") -> Callable[..., l
     with TemporaryDirectory() as directory:
         words = [Vocabulary(map(str, range(3, size))) for size in sizes]
         export.ctranslate2.save(Path(directory), model, *words)
-        options = {"compute_type": kind, "intra_threads": torch.get_num_threads()}
+        options = {"compute_type": kind, "intra_threads": threads or torch.get_num_threads()}
         process.submit(_load, directory, options).result()
 
     def translate(src: list[list[int]], **options: int) -> list[list[int]]:

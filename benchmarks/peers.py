@@ -6,8 +6,8 @@ rate at which this machine multiplies matrices. It needs the captions, and
 median of all rounds' ratios counts, so that other load on the machine affects all of them. Speeds are in
 tokens per second, not counting padding.
 
-Writes ``transformer_lessons/records/peers.json``, which chapter 16 shows. On a GPU, `benchmarks.gpu` runs two of
-its parts with larger models, compiled, in bfloat16 and with fused optimisers.
+Writes ``transformer_lessons/records/peers.json``, on an AMD processor ``peers_amd.json``; chapter 16 shows both.
+On a GPU, `benchmarks.gpu` runs two of its parts with larger models, compiled, in bfloat16, with fused optimisers.
 """
 
 from collections.abc import Callable
@@ -123,6 +123,7 @@ def measure_decoding(config: TransformerConfig, rows: int, length: int, rounds: 
         ways["ours, compiled"] = partial(greedy, compile_decoding(deepcopy(own)), src, max_length=length)
         ways["ours, int8"] = partial(greedy, quantize(deepcopy(own)), src, max_length=length)
         ways[ENGINE] = partial(by_ctranslate2(own), **by_engine)
+        ways[f"{ENGINE}, one thread"] = partial(by_ctranslate2(own, threads=1), **by_engine)
         ways[f"{ENGINE}, int8"] = partial(by_ctranslate2(own, "int8"), **by_engine)
     contenders = {name: partial(translate_all, translate) for name, translate in ways.items()}
     if device == "cpu":
@@ -196,4 +197,5 @@ def parts(rounds: int) -> Parts:
 
 if __name__ == "__main__":
     packages, threads = ("transformers", "ctranslate2", "x-transformers"), torch.get_num_threads()
-    measure("peers", __doc__, parts(ROUNDS), "cpu", packages, threads=threads, rounds=ROUNDS)
+    name = "peers_amd" if products.MKL_IS_SLOW else "peers"
+    measure(name, __doc__, parts(ROUNDS), "cpu", packages, threads=threads, rounds=ROUNDS)

@@ -91,6 +91,25 @@ def test_our_decoding_is_compared_with_the_recorded_peers(uncompiled):
     assert found.keys() == records.read("peers")["greedy, 1 sentence of 50"]["ours_is_faster"].keys()
 
 
+@pytest.mark.parametrize(
+    ("row", "part", "peer"),
+    [
+        ("training beside `nn.Transformer`", "training, 32 sentences of 32", "torch.nn.Transformer"),
+        ("… Marian of `transformers`", "training, 32 sentences of 32", "Marian, SDPA"),
+        ("… x-transformers", "training, 32 sentences of 32", "x-transformers"),
+        ("decoding 64 sentences beside CTranslate2", "greedy, 64 sentences of 50", "CTranslate2"),
+        ("… one sentence", "greedy, 1 sentence of 50", "CTranslate2"),
+        ("… 1,000 captions", "the 1000 captions, greedy", "CTranslate2"),
+        ("… with a beam of 4", "the 1000 captions, beam of 4", "CTranslate2"),
+    ],
+)
+def test_the_readmes_table_shows_the_records(row, part, peer):
+    readme = (release.HERE.parent / "README.md").read_text(encoding="utf-8")
+    [cells] = [line.strip("| ").split(" | ") for line in readme.splitlines() if line.startswith(f"| {row} |")]
+    ratios = [records.read(name)[part]["ours_is_faster"][peer] for name in ("peers", "peers_amd")]
+    assert list(map(float, cells[1:3])) == pytest.approx(ratios, rel=0.05)
+
+
 def test_sentences_of_different_lengths_are_decoded_in_four_ways(monkeypatch, uncompiled):
     known = Transformer(TINY).eval(), [[5, 7], 5 * [11], [9]]
     monkeypatch.setattr(peers, "caption_model", lambda: known)
