@@ -2,7 +2,7 @@
 
 Spinning threads resume at once but keep all others off their core; sleeping threads have to be woken. In each
 round, one process per way of waiting trains what ``lessons train`` does and translates a number, alone and then
-beside two processes that never rest. Alone, the fastest round counts for each time, since other load only adds.
+beside two processes that never rest. Alone, the fastest round counts for each, since other load only adds time.
 """
 
 import json

@@ -614,6 +614,14 @@ def test_caches_are_those_of_the_models_configurations(opened):
     gpt, qwen, deepseek, smol = (kind() for kind in kinds)
     state = qwen.linear_num_value_heads * qwen.linear_key_head_dim * qwen.linear_value_head_dim
     browser = opened("caches")
+
+    def sizes(n: int, how: str) -> dict[str, int]:
+        """The bytes of each model's cache."""
+        return browser.page.evaluate(
+            "Object.fromEntries(Object.entries(lessons.caches.MODELS).map(([name, model]) => "
+            f"[name, lessons.caches.bytes(model, {n}, '{how}').reduce((a, b) => a + b)]))"
+        )
+
     for power, presses in ((17, 0), (20, 3), (7, 13)):
         for _ in range(presses):
             press(browser, "ArrowRight" if power == 20 else "ArrowLeft", SLIDER)
@@ -628,15 +636,20 @@ def test_caches_are_those_of_the_models_configurations(opened):
             "SmolLM3-3B": smol.num_hidden_layers * 2 * smol.num_key_value_heads * 128 * n,
             "Qwen3-Next": sum(2 * 2 * 256 * n if "full" in kind else state for kind in qwen.layer_types),
         }
-        found = browser.page.evaluate(
-            "Object.fromEntries(Object.entries(lessons.caches.MODELS).map(([name, model]) => "
-            f"[name, lessons.caches.bytes(model, {n}, 'released').reduce((a, b) => a + b)]))"
-        )
+        found = sizes(n, "released")
         assert found == {name: 2 * count for name, count in numbers_kept.items()}
         assert said(browser).startswith(f"A text of {n:,} tokens leaves ")
         told = re.findall(r"([\d.]+) ([MG])B", said(browser))
-        sizes = [float(one) * {"M": 1e6, "G": 1e9}[unit] for one, unit in told]
-        assert sizes == pytest.approx([*found.values()], rel=0.05)
+        shown = [float(one) * {"M": 1e6, "G": 1e9}[unit] for one, unit in told]
+        assert shown == pytest.approx([*found.values()], rel=0.05)
+    widths = {
+        "DeepSeek-V3": 61 * deepseek.num_attention_heads * (deepseek.qk_nope_head_dim + deepseek.v_head_dim),
+        "gpt-oss-120b": 36 * 2 * gpt.num_attention_heads * gpt.head_dim,
+        "Gemma 3 1B": 26 * 2 * 4 * 256,
+        "SmolLM3-3B": 36 * 2 * smol.hidden_size,
+        "Qwen3-Next": 48 * 2 * qwen.num_attention_heads * qwen.head_dim,
+    }
+    assert sizes(1, "own") == {name: 2 * width for name, width in widths.items()}
     press(browser, "Home", SLIDER)
     click(browser, "… and keys for each head")
     assert "77 GB in gpt-oss-120b" in said(browser)  # the chapter's answer

@@ -41,8 +41,8 @@
     const rows = Object.entries(MODELS).map(([name, model], i) => {
       const base = 24 + STEP * (i + 1);
       text(svg, 0, base - HIGH - 11, name, { align: "start" });
-      const bars = model.layers.map((kind, j) => [rect(svg, WIDTH * j, base, WIDTH - 0.8, 0, { fill: KINDS[kind][0], tint: 0.55 }), base]);
-      return { name, model, bars, told: text(svg, 340, base - HIGH - 11, "", { bold: true, align: "end" }) };
+      const bars = model.layers.map((kind, j) => rect(svg, WIDTH * j, base, WIDTH - 0.8, 0, { fill: KINDS[kind][0], tint: 0.55 }));
+      return { name, model, base, bars, told: text(svg, 340, base - HIGH - 11, "", { bold: true, align: "end" }) };
     });
     let x = 0;
     for (const [role, words] of Object.values(KINDS)) {
@@ -67,9 +67,9 @@
       const found = rows.map(({ model }) => bytes(model, tokens, now.how));
       const most = Math.max(...found.flat());
       title.textContent = `what ${tokens.toLocaleString("en")} tokens leave, ${HOWS[now.how].replace("… and", "with all layers full and")}`;
-      rows.forEach(({ bars, told }, i) => {
+      rows.forEach(({ base, bars, told }, i) => {
         told.textContent = size(sum(found[i]));
-        bars.forEach(([bar, base], j) => {
+        bars.forEach((bar, j) => {
           const height = Math.max(1.2, (HIGH * found[i][j]) / most);
           set(bar, { y: base - height, height });
         });

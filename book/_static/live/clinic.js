@@ -74,6 +74,5 @@
     show();
   }
 
-  lessons.clinic = { fits, EXAMPLE };
   begin("clinic", make);
 })(globalThis.lessons);

@@ -133,6 +133,5 @@
     show();
   }
 
-  lessons.lens = { told };
   begin("lens", make);
 })(globalThis.lessons);

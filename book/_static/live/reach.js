@@ -93,6 +93,5 @@
     show();
   }
 
-  lessons.reach = { maskOf, layersUntil, EXAMPLE };
   begin("reach", make);
 })(globalThis.lessons);
