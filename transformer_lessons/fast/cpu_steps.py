@@ -13,6 +13,7 @@ from transformer_lessons.fast.int8 import int8_product
 from transformer_lessons.layers import DecoderLayer
 from transformer_lessons.masks import additive
 from transformer_lessons.model import Transformer
+from transformer_lessons.norms import LayerNorm
 
 MANY_KEYS = 16  # from this number on, plain products are faster than the fused kernel
 
@@ -58,13 +59,21 @@ def sliced_product(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Te
     return lambda x: torch.baddbmm(bias, x.expand(parts, 1, -1), weight).view(1, -1)
 
 
+def norm_function(norm: nn.Module) -> Callable[[Tensor], Tensor]:
+    """The norm of a few vectors without a module's look-ups, during which other threads would fall asleep."""
+    if not isinstance(norm, LayerNorm):
+        return norm.forward
+    weight, bias = norm.weight, norm.bias
+    return partial(F.layer_norm, normalized_shape=weight.shape, weight=weight, bias=bias, eps=norm.eps)
+
+
 class LayerProducts:
     """The matrix products of a decoder layer, each prepared for a fixed number of rows."""
 
     def __init__(self, layer: DecoderLayer, rows: int):
         own, cross, ffn = layer.self_attention, layer.cross_attention, layer.feed_forward
         add_norms = layer.add_norm_self, layer.add_norm_cross, layer.add_norm_feed_forward
-        self.norms = [one.norm.forward for one in add_norms]  # calling a module takes as long as one norm
+        self.norms = [norm_function(one.norm) for one in add_norms]
         self.norm_first = add_norms[0].norm_first
         self.qkv, self.W_o = product(own.W_q, own.W_k, own.W_v, rows=rows), product(own.W_o, rows=rows)
         self.W_q, self.W_o_cross = product(cross.W_q, rows=rows), product(cross.W_o, rows=rows)
@@ -89,7 +98,7 @@ class CPUSteps(Steps):
         for source in self.source:
             source.k, source.v = source.k.contiguous(), source.v.contiguous()  # every step reads them
         self.layers = [LayerProducts(layer, rows) for layer in model.decoder_layers]
-        self.output = product(model.output, rows=rows)
+        self.norm, self.output = norm_function(model.decoder_norm), product(model.output, rows=rows)
         self.past = [KeyValueBuffer() for _ in self.layers]
 
     @torch.inference_mode()  # for one row, a tenth less work than with `no_grad`
@@ -103,7 +112,7 @@ class CPUSteps(Steps):
         self.length += 1
         for layer, past, source in zip(self.layers, self.past, self.source, strict=True):
             x = self.run_layer(x, layer, past, source)
-        return self.output(self.model.decoder_norm.forward(x))
+        return self.output(self.norm(x))
 
     def run_layer(self, x: Float[Tensor, "rows d_model"], layer: LayerProducts, past, source) -> Tensor:
         """Same as `decoding.Steps.run_layer`."""
