@@ -18,11 +18,6 @@ from transformer_lessons.norms import LayerNorm
 MANY_KEYS = 16  # from this number on, plain products are faster than the fused kernel
 
 
-def is_packable(weight: Tensor) -> bool:
-    """Whether oneDNN can pack this weight and multiply by it."""
-    return weight.is_cpu and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available()
-
-
 def product(
     *linears: nn.Linear, rows: int, activation: Callable[[Tensor], Tensor] | None = None
 ) -> Callable[..., Tensor]:
@@ -63,8 +58,8 @@ def norm_function(norm: nn.Module) -> Callable[[Tensor], Tensor]:
     """The norm of a few vectors without a module's look-ups, during which other threads would fall asleep."""
     if not isinstance(norm, LayerNorm):
         return norm.forward
-    weight, bias = norm.weight, norm.bias
-    return partial(F.layer_norm, normalized_shape=weight.shape, weight=weight, bias=bias, eps=norm.eps)
+    shape, *rest = norm.weight.shape, norm.weight, norm.bias, norm.eps
+    return lambda x: F.layer_norm(x, shape, *rest)
 
 
 class LayerProducts:
@@ -89,7 +84,7 @@ class LayerProducts:
 
 
 class CPUSteps(Steps):
-    """`Steps` for a model that passes `is_known` and whose weights pass `is_packable`."""
+    """`Steps` for a model that passes `is_known`, with weights that oneDNN can pack: float32 on a CPU."""
 
     def __init__(self, model: Transformer, src: Int[Tensor, "batch source"], copies: int = 1):
         super().__init__(model, src, copies)

@@ -80,10 +80,6 @@ class PreallocatedCache(KeyValueCache):
         self.k.copy_(self.k[rows])
         self.v.copy_(self.v[rows])
 
-    def double(self) -> None:
-        """Double the room."""
-        self.k, self.v = (F.pad(x, (0, 0, 0, x.size(2))) for x in (self.k, self.v))
-
 
 class ReplayedSteps(Steps):
     """`Steps` for a GPU, which captures a step's operations once and replays them (`graphs`).
@@ -103,7 +99,7 @@ class ReplayedSteps(Steps):
         """Same as `decoding.Steps.next_logits`; the next call overwrites the result."""
         if self.length and self.length == self.past[0].k.size(2):
             for past in self.past:
-                past.double()
+                past.k, past.v = (F.pad(x, (0, 0, 0, self.length)) for x in (past.k, past.v))  # doubled
             self._reset_graphs()
         self.length += 1
         return self.step(token)

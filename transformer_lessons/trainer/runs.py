@@ -77,8 +77,7 @@ def print_resume_hint(trainer: Trainer, task: Task) -> None:
     """Print how to resume a run that was stopped."""
     given = "" if task.name == NumberWords.name else f" --task {task.name}"
     given += "" if trainer.directory == RUNS / task.name else f" --output {trainer.directory}"
-    hint = f"to continue: lessons train --resume{given}"
-    print(f"stopped after step {trainer.step}; {hint}", file=sys.stderr)
+    print(f"stopped after step {trainer.step}; to continue: lessons train --resume{given}", file=sys.stderr)
 
 
 def evaluate_run(trainer: Trainer, task: Task) -> None:
@@ -90,8 +89,7 @@ def evaluate_run(trainer: Trainer, task: Task) -> None:
     result = task.evaluate(model, *tokenisers, 1, task.files("validation"))
     about = {"steps": trainer.step, "seed": trainer.config.seed}
     about |= {f"last_{name}": trainer.history[-1][name] for name in ("loss", "accuracy")}
-    record = {**result, **about, "made_with": versions(trainer.device)}
-    write_json(trainer.directory / "record.json", record)
+    write_json(trainer.directory / "record.json", {**result, **about, "made_with": versions(trainer.device)})
     print(f"{trainer.directory}: {task.report(result)[0]}")
 
 
