@@ -187,20 +187,20 @@ def test_layers_until_a_word_is_known_are_those_of_matrix_powers(opened):
         first, is_ever = reached.int().argmax(0).tolist(), reached[-1].tolist()
         after = [str(n) if ever else "" for n, ever in zip(first, is_ever, strict=True)]
         assert each(browser, "[aria-label='After how many layers'] g text", "one.textContent") == after
-        assert said(browser).startswith(f"{scores} of 81 scores: {end}. Word ")
+        assert said(browser).startswith(f"{scores} of 81 scores: {end}. Counting itself, word ")
 
     check("one neighbour", 25, "all know of all after 8 layers")
     check("two neighbours", 39, "all know of all after 4 layers")
-    check("the last three", 24, "36 pairs never meet, at any depth")
-    assert said(browser).endswith("Word 1 knows of 1 after one layer, then of 1, 1, 1.")
-    check("causal", 45, "36 pairs never meet, at any depth")
-    check("nobody", 0, "72 pairs never meet, at any depth")
+    check("the last three", 24, "36 cells stay crossed out at any depth")
+    assert said(browser).endswith("Counting itself, word 1 knows 1 after one layer, then 1, 1, 1.")
+    check("causal", 45, "36 cells stay crossed out at any depth")
+    check("nobody", 0, "72 cells stay crossed out at any depth")
     each(browser, CELL, "/Word 5 |word 5$/.test(one.ariaLabel) && one.onclick()")
     check("", 17, "all know of all after 2 layers")  # the chapter's answer
     press(browser, "ArrowRight", CELL)
     press(browser, " ")
     check("", 18, "all know of all after 2 layers")
-    assert said(browser).endswith("Word 1 knows of 3 after one layer, then of 9.")
+    assert said(browser).endswith("Counting itself, word 1 knows 3 after one layer, then 9.")
 
 
 def test_suspects_left_are_those_that_fit_all_answers(opened):
@@ -234,7 +234,7 @@ def test_angles_of_clock_hands_and_the_dot_product_are_the_packages(opened):
     browser, encoding = opened("clocks"), SinusoidalEncoding(128, 31)(torch.zeros(1, 31, 128))[0].double()
 
     def check(a: int, b: int) -> None:
-        assert said(browser).startswith(f"twenty at {a}, one at {b}: distance {abs(b - a)}. Angles between")
+        assert said(browser).startswith(f"twenty at {a}, one at {b}: distance {abs(b - a)}. The hands of")
         *angles, product = numbers(said(browser))[3:]
         for pair, angle in zip((0, 4, 8, 16), angles, strict=True):
             (sine, cosine), (other, along) = encoding[[a, b], 2 * pair : 2 * pair + 2].tolist()
@@ -386,7 +386,7 @@ def test_what_is_left_is_what_the_packages_norms_leave(opened, kind):
     click(browser, kind.__name__)
     for name, changed in (
         ("Add 2 to all", lambda x: x + 2),
-        ("Turn the signs", lambda x: -x),
+        ("Flip all signs", lambda x: -x),
         ("Back", lambda x: torch.tensor([1.0, 3, 3, 9])),
         ("Double all", lambda x: 2 * x),
         ("Double all", lambda x: x),  # 36 does not fit
@@ -692,7 +692,7 @@ def test_two_units_are_the_packages_layer_and_meet_all_points(opened):
         assert found["y"] == pytest.approx(layer(torch.tensor([x])).item())
     assert said(browser) == "Solved (wanted: 1, 0, 1). −1, 0, 1 turn into 1, 0, 1."
     click(browser, "without")
-    assert said(browser) == "1 of 3 points are met (wanted: 1, 0, 1). −1, 0, 1 turn into 0, 0, 0."
+    assert said(browser) == "1 of 3 points is met (wanted: 1, 0, 1). −1, 0, 1 turn into 0, 0, 0."
     click(browser, "with ReLU")
     for goal, presses in SETTINGS.items():
         click(browser, goal)
@@ -758,7 +758,7 @@ def test_a_box_of_the_whole_model_lights_up_the_lines_that_the_drawing_names(ope
     assert len(boxes) == 9
     for box in boxes:
         lit = [number for number, is_lit in enumerate(box["marked"], start=1) if is_lit]
-        assert box["said"] == f"{box['name']}: lines {', '.join(map(str, lit))}."
+        assert box["said"] == f"{box['name']}: line{'s' * (len(lit) > 1)} {', '.join(map(str, lit))}."
         assert box["code"].split("\n")[0].endswith(lines[lit[0] - 1].strip())
         assert box["name"] in box["inside"]
         named = [words for words in box["inside"] if words.startswith("line")]

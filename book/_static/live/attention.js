@@ -148,7 +148,7 @@
       moved(query);
       told(found, width);
       knob.put(place(query), number(query[0], 1), at);
-      const weights = given.words.map((word, i) => `${word} ${number(found.ways[1][i])}`).join(", ");
+      const weights = given.words.map((word, i) => `“${word}” ${number(found.ways[1][i])}`).join(", ");
       const undivided = found.ways[0].map((w) => number(w)).join(", ");
       const [other, output] = found.outputs.map(list);
       figure.say(`Query (${at}): ${weights}; output ${output}. Undivided: ${undivided}; output ${other}.`);

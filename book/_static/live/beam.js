@@ -113,8 +113,11 @@
       const isOnTheWay = (one) => winner && winner.words.join(" ").startsWith(one.words.join(" "));
       put(undefined, 0, 0, "decoder");
       steps.slice(0, count).forEach(({ longer }, i) => {
-        longer.slice(0, SHOWN).forEach((one, rank) => {
-          const role = one.score || isOnTheWay(one) ? "value" : one.goesOn ? "decoder" : "mask";
+        const goingOn = longer.filter((one) => one.goesOn || one.score);
+        const dropped = longer.filter((one) => !goingOn.includes(one)).slice(0, SHOWN - goingOn.length);
+        longer.filter((one) => goingOn.includes(one) || dropped.includes(one)).forEach((one, rank) => {
+          const end = one.score && (winner ? "mask" : "value");
+          const role = isOnTheWay(one) ? "value" : end || (one.goesOn ? "decoder" : "mask");
           put(one, rank, i + 1, role);
           const above = places.get(i ? one.parent : undefined);
           if (above) join(above, places.get(one), role);

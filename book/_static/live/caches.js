@@ -17,7 +17,7 @@
     "SmolLM3-3B": { layers: repeated(36, F, F, F, "none"), kept: 2 * 4 * 128, own: 2 * 16 * 128 },
     "Qwen3-Next": { layers: repeated(48, "delta", "delta", "delta", F), kept: 2 * 2 * 256, own: 2 * 16 * 256, state: 32 * 128 * 128 },
   };
-  const KINDS = { full: ["query", "full"], window: ["key", "window"], none: ["value", "no positions"], delta: ["residual", "state"], latent: ["ink", "latent"] };
+  const KINDS = { full: ["query", "full"], window: ["key", "window"], none: ["value", "no positions"], delta: ["residual", "state"], latent: ["decoder", "latent"] };
   const [STEP, WIDTH, HIGH] = [54, 340 / 61, 26];
 
   /* The bytes that each layer of a model keeps of a text, two for each number. */
@@ -60,13 +60,13 @@
       show();
     };
     figure.controls(choices("Savings", HOWS, now.how, chosen));
-    figure.hint("Drag the knob for longer texts, and take the savings away.");
+    figure.hint("Drag the knob for longer texts, and take the savings away. Heights are relative to the tallest layer.");
 
     function show() {
       const tokens = 2 ** now.power;
       const found = rows.map(({ model }) => bytes(model, tokens, now.how));
       const most = Math.max(...found.flat());
-      title.textContent = `what ${tokens.toLocaleString("en")} tokens leave, ${HOWS[now.how].replace("… and", "with all layers full and")}`;
+      title.textContent = `what ${tokens.toLocaleString("en")} tokens leave`;
       rows.forEach(({ base, bars, told }, i) => {
         told.textContent = size(sum(found[i]));
         bars.forEach((bar, j) => {

@@ -64,7 +64,7 @@
       const left = names.filter((name) => fits(found[name], asked));
       rows.forEach((row, i) => (row.style.opacity = left.includes(names[i]) ? 1 : FAINT));
       buttons.forEach((button, j) => set(button, { "aria-pressed": asked[j] !== null }));
-      answers.forEach((one, j) => (one.textContent = asked[j] === null ? "" : asked[j] === "?" ? "?" : verdict[asked[j]]));
+      answers.forEach((one, j) => (one.textContent = asked[j] === null ? "" : { 0: "ok", 1: "fails", "?": "?" }[asked[j]]));
       const told = titles.flatMap((title, j) => (asked[j] === null ? [] : [`${title}: ${verdict[asked[j]]}`]));
       const who = left.length <= 5 ? `: ${left.map((name) => `“${name}”`).join(", ")}` : "";
       const many = `${left.length} of ${names.length} suspects ${left.length === 1 ? "is" : "are"} left${who}`;

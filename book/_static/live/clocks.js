@@ -33,7 +33,7 @@
     text(svg, 170, 122, "each clock is two numbers; one turn takes", { role: "soft", small: true });
     text(svg, 43, MIDDLE - RADIUS - 8, "cos", { role: "soft", small: true });
     text(svg, 43 + RADIUS + 3, MIDDLE, "sin", { role: "soft", small: true, align: "start" });
-    text(svg, 170, MIDDLE + RADIUS + 32, "the angle between the two hands", { role: "soft", small: true });
+    text(svg, 170, MIDDLE + RADIUS + 32, "how far the second hand is ahead of the first", { role: "soft", small: true });
     return (at) =>
       clocks.forEach(({ pair, x, sector, hands, said }) => {
         const tip = (position, far) => {
@@ -130,7 +130,7 @@
       const angles = pairs.map((pair) => `${number(angle(pair, width, at), 0)}°`).join(", ");
       const where = words.map((word, i) => `${word} at ${at[i]}`).join(", ");
       figure.say(
-        `${where}: distance ${distance}. Angles between the hands: ${angles}; the dot product is ${number(product(width, distance), 1)}.`,
+        `${where}: distance ${distance}. The hands of the second are ahead by ${angles}; the dot product is ${number(product(width, distance), 1)}.`,
       );
     }
     show();

@@ -91,7 +91,7 @@
         const error = Math.abs(value / x - 1);
         const lost = value ? `off by ${error ? `${Number((100 * error).toPrecision(2))}%` : "nothing"}` : "all is lost";
         held.textContent = `stores ${written(value)}`;
-        off.textContent = Number.isFinite(value) ? lost : "too large";
+        off.textContent = Math.abs(value) <= 2 * Math.abs(x) && (!value || Math.abs(value) > Math.abs(x) / 2) ? lost : "too large";
         return `${format.name} ${written(value)}`;
       });
       figure.say(`${sum} is stored as ${found.join("; ")}.`);

@@ -120,7 +120,7 @@
       frames.forEach((frame, i) => (frame.style.display = WANTED[goal](Math.floor(i / n), i % n, n) ? "" : "none"));
       const done = rows.filter(Boolean).length;
       const takes = weights[row].map((weight, s) => `${number(weight)} to ${letters[s]}`).join(", ");
-      figure.say(`${done === n ? "Solved" : `${done} of ${n} rows are right`} (${goal}). ${letters[row]} gives ${takes}.`);
+      figure.say(`${done === n ? "Solved" : `${done} of ${n} rows ${done === 1 ? "is" : "are"} right`} (${goal}). ${letters[row]} gives ${takes}.`);
     }
     show(0);
   }

@@ -23,9 +23,9 @@
   function looks(run, { kind, layer, row }) {
     const { rows, columns } = axes(run, kind);
     const heads = run.maps[kind][layer].map((map) => map[row]);
-    const said = heads.map((weights, i) => `head ${i + 1} at ${named(columns, best(weights))} (${number(weights[best(weights)] / 100)})`);
+    const said = heads.map((weights, i) => `head ${i + 1} at “${named(columns, best(weights))}” (${number(weights[best(weights)] / 100)})`);
     const places = new Set(heads.map(best)).size;
-    const asks = kind === "cross" ? `About to write ${rows[row]}` : `${rows[row]} looks`;
+    const asks = kind === "cross" ? `About to write “${rows[row]}”` : `“${rows[row]}” looks`;
     return `${asks}: ${said.join(", ")}. ${places === 1 ? "All look at the same place" : `${places} different places`}.`;
   }
 

@@ -129,7 +129,7 @@
         return state.part < PARTS.length - 1;
       }),
     );
-    figure.hint("Choose a cell with a click, or move the dots with the arrow keys.");
+    figure.hint("Choose a cell with a click, or move the dots with the arrow keys. Bluer: a larger chance.");
     show();
   }
 

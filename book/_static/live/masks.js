@@ -91,7 +91,7 @@
     });
     figure.controls(buttons);
     figure.said.after(element("p", { class: "live-code" }, code));
-    figure.hint("Click a cell to hide or show it, or move with the arrow keys and press the space bar.");
+    figure.hint("Click a cell to hide or show it, or move with the arrow keys and press the space bar. Lines are as thick as weights.");
 
     const put = (query, key, value) => {
       visible[query][key] = value;
@@ -127,8 +127,8 @@
         .filter(Boolean);
       const blind = words.filter((_, query) => !visible[query].some(Boolean));
       const looks = takes.length ? ` ${words[row]} takes ${takes.join(", ")}.` : "";
-      const none = blind.length ? ` ${blind.join(" and ")} may look at nothing: the weights are zeros, not NaN.` : "";
-      figure.say(`${left} of ${n * n} scores are left.${looks}${none}`);
+      const none = blind.length ? ` ${new Intl.ListFormat("en").format(blind)} may look at nothing: the weights are zeros, not NaN.` : "";
+      figure.say(`${left} of ${n * n} scores ${left === 1 ? "is" : "are"} left.${looks}${none}`);
     }
     show();
   }

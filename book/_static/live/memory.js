@@ -7,6 +7,7 @@
   const EXAMPLE = { key: [0.6, 0.8], written: ["A", "B"], rule: "sum" };
   const VALUES = { A: [1, 0], B: [0, 1] };
   const RULES = { sum: "Sum", decay: "Decay, α = ½", delta: "Delta rule" };
+  const MOST = 12; // writings
   const [X, Y, RADIUS, BAR, ZERO] = [170, 128, 80, 70, 120]; // the circle of keys; a bar of 1, and where bars start
 
   const ask = (table, key) => [0, 1].map((column) => key[0] * table[0][column] + key[1] * table[1][column]);
@@ -62,7 +63,7 @@
       return { bar, said: text(side, 0, y, "", { small: true }) };
     });
     const write = (value) => () => {
-      writings = [...writings, { key, value }].slice(-12);
+      if (writings.length < MOST) writings = [...writings, { key, value }];
       show();
     };
     const empty = () => {
@@ -95,17 +96,18 @@
       });
       table.show(now);
       const added = steps.at(-1)?.added;
-      last.textContent = added ? `${writings.at(-1).value} came last: key × (${added.map((part) => number(part)).join(", ")})` : "";
+      last.textContent = added ? `${writings.at(-1).value} came last; it added key × (${added.map((part) => number(part)).join(", ")})` : "";
       bars.forEach(({ bar, said }, i) => {
         const length = BAR * Math.max(-1.4, Math.min(1.9, answer[i]));
         set(bar, { x: ZERO + Math.min(length, 0), width: Math.abs(length) });
         set(said, { x: ZERO + Math.max(length, 0) + 20 });
-        said.textContent = number(answer[i]);
+        said.textContent = number(answer[i]) + (answer[i] > 1.9 || answer[i] < -1.4 ? " ▸" : ""); // longer than is drawn
       });
       knob.put(at(key), angle, `${angle} degrees`);
       const list = writings.map(({ value }) => value).join(", ") || "nothing";
+      const full = writings.length < MOST ? "" : " The table is full here: press Empty.";
       const asked = `For the key (${key.map((part) => number(part)).join(", ")}) the table answers`;
-      figure.say(`${RULES[rule]}; written: ${list}. ${asked} A ${number(answer[0])}, B ${number(answer[1])}.`);
+      figure.say(`${RULES[rule]}; written: ${list}. ${asked} A ${number(answer[0])}, B ${number(answer[1])}.${full}`);
     }
     show();
   }

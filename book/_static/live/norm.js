@@ -72,10 +72,10 @@
       }),
       button("Add 2 to all", () => x.map((value) => value + 2)),
       button("Double all", () => x.map((value) => 2 * value)),
-      button("Turn the signs", () => x.map((value) => -value)),
+      button("Flip all signs", () => x.map((value) => -value)),
       button("Back", () => [...first]),
     );
-    figure.hint("Drag the numbers, or move them with the arrow keys.");
+    figure.hint("Drag the numbers, or move them with the arrow keys. RMSNorm (9.6) leaves the mean in.");
 
     function show(warning = "") {
       const { mean, spread, y } = normalised(x, kind);

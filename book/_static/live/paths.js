@@ -109,7 +109,7 @@
       const left = paths.filter((one) => one !== null);
       const chosen = ways.map((way, j) => WAYS[way](name(j))).join(", ");
       const sum = `${left.map(whole).join(" + ")} = ${whole(stream.at(-1))}`;
-      figure.say(`${chosen}: ${left.length} of 8 paths are left, ${sum}.`);
+      figure.say(`${chosen}: ${left.length} of 8 paths ${left.length === 1 ? "is" : "are"} left, ${sum}.`);
     }
     show();
   }

@@ -85,10 +85,10 @@
         .forEach((button) => set(button, { "aria-pressed": button.dataset.key === now }));
       const [scores, lost] = [visible.flat().filter(Boolean).length, ever.flat().filter((one) => !one).length];
       const deepest = Math.max(...after.flat().filter(Number.isFinite));
-      const all = lost ? `${lost} pairs never meet, at any depth` : `all know of all after ${layers(deepest)}`;
+      const all = lost ? `${lost} cells stay crossed out at any depth` : `all know of all after ${layers(deepest)}`;
       const [first, ...later] = Array.from({ length: Math.max(deepest, 1) }, (_, i) => after[row].filter((one) => one <= i + 1).length);
-      const then = later.length ? `, then of ${later.join(", ")}` : "";
-      figure.say(`${scores} of ${n * n} scores: ${all}. Word ${row + 1} knows of ${first} after one layer${then}.`);
+      const then = later.length ? `, then ${later.join(", ")}` : "";
+      figure.say(`${scores} of ${n * n} scores: ${all}. Counting itself, word ${row + 1} knows ${first} after one layer${then}.`);
     }
     show();
   }

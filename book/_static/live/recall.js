@@ -35,7 +35,7 @@
         const height = HIGH * Math.min(1.06, value / most); // what grows leaves the picture
         set(bar, { y: BASE - height, height });
         set(said, { y: BASE - height - 4 });
-        said.textContent = i in values ? number(value, value < 0.995 ? 2 : 1) : "";
+        said.textContent = i in values ? number(value, value < 0.995 ? 2 : value < 10 ? 1 : 0) : "";
         name.style.visibility = i in values ? "" : "hidden";
       });
       told.textContent = sentence;
@@ -70,7 +70,7 @@
       showWeights(weights, 1, `answer: ${loud} × ${high} / (${high} + ${now.after}) = ${number(answer, 1)}`);
       const found = `Looked up, it has the weight ${number(weights[0])}, and the answer is ${number(answer, 1)}.`;
       const count = now.after === 1 ? "1 letter" : `${now.after} letters`;
-      figure.say(`${letters[0]}, then ${count}. Handed on, ${end} of the ${loud} is left. ${found}`);
+      figure.say(`${letters[0]}, then ${count}. Handed on, ${end} ${now.kept > 1 ? "has come" : "is left"} of the ${loud}. ${found}`);
     }
     show();
   }

@@ -46,7 +46,7 @@
   function bars(svg, names, first) {
     text(svg, 0, 10, "filled: the chances now", { role: "soft", small: true, align: "start" });
     text(svg, 128, 10, "dashed: without the knobs", { role: "soft", small: true, align: "start" });
-    const drawn = text(svg, 340, 10, "", { role: "decoder", small: true, align: "end" });
+    const drawn = text(svg, 340, 24, "", { role: "decoder", small: true, align: "end" });
     const columns = names.map((name, j) => {
       const x = 6 + STEP * j;
       const bar = rect(svg, x, BASE, BAR, 0, { fill: "weight" });

@@ -83,7 +83,7 @@
           set(bars[which].said, { x: LEFT[which] + BAR * share + (which ? 10 : 5) });
           bars[which].said.textContent = i || which ? number(share, 3) : "never";
         });
-        const [width, isLarge] = [110 * Math.abs(gradient[i]), gradient[i] > 0];
+        const [width, isLarge] = [80 * Math.abs(gradient[i]), gradient[i] > 0];
         set(pull, { x: isLarge ? 170 : 170 - width, width });
         set(said, { x: isLarge ? 170 + width + 24 : 170 - width - 24 });
         said.textContent = number(gradient[i], 3);
@@ -92,7 +92,7 @@
       told.textContent = `loss ${number(loss)}, least possible ${number(least)}`;
       const [far, token] = gradient.map((part, i) => [Math.abs(part), i]).sort((a, b) => b[0] - a[0])[0];
       const worst = `${names(p.length)[token]} gets ${number(p[token], 3)} and should get ${number(q[token], 3)}`;
-      const rest = far > CLOSE ? `Farthest off: ${worst}.` : "All tokens get what they should.";
+      const rest = far > CLOSE ? `Farthest off: ${worst}.` : `No token is off by more than ${number(far, 3)}.`;
       figure.say(`Loss ${number(loss)}; the least possible is ${number(least)}. ${rest}`);
     }
     show();

@@ -89,9 +89,9 @@
       told[0].textContent = `kept: ${number(sum(kept))}, drawn instead: ${instead}`;
       told[1].textContent = drawn ? `drawn: ${drawn}` : "";
       told[2].textContent = drawn ? `of which ${sum(counts.kept)} kept, ${sum(counts.instead)} instead` : "";
-      const start = `The draft proposes word 1 with ${number(q[0])}, the model would with ${number(p[0])}.`;
+      const start = `The draft gives word 1 a chance of ${number(q[0])}, the model ${number(p[0])}.`;
       const end = drawn ? ` Drawn: ${drawn}.` : "";
-      figure.say(`${start} ${number(sum(kept))} is kept, ${instead} is drawn instead, and word 1 gets ${number(p[0])}.${end}`);
+      figure.say(`${start} With chance ${number(sum(kept))} the proposal is kept, with ${instead} another word is drawn, and word 1 gets ${number(p[0])}.${end}`);
     }
     show();
   }

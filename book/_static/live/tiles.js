@@ -97,7 +97,7 @@
     function sentence(now, old) {
       if (!old) return "Nothing has been read yet.";
       const start = `Tile ${count} of ${steps.length - 1}: `;
-      const shrink = `the old sums shrink by ${number(now.correction)}, because the largest score is now ${name(Math.exp(now.m))}`;
+      const shrink = `the old sums are multiplied by ${number(now.correction)}, because the largest score is now ${name(Math.exp(now.m))}`;
       const change = count === 1 ? "the sums begin" : now.correction < 1 ? shrink : "no score is larger, so the old sums stay";
       const output = `o/l is ${number(now.o / now.l)}`;
       if (now.seen < keys) return `${start}${change}; ${output}.`;

@@ -8,7 +8,7 @@
   const GOALS = { "1, 0, 1": [1, 0, 1], "0, 1, 0": [0, 1, 0], "0, 0, 1": [0, 0, 1], "−1, 0, 1": [-1, 0, 1] };
   const [MOST, XS] = [2, [-1, 0, 1]]; // numbers go from −2 to 2
   const [X0, Y0, UNIT, HIGH] = [170, 104, 76, 38]; // of the plot
-  const at = (x, y) => [X0 + UNIT * x, Y0 - HIGH * Math.max(-2.6, Math.min(2.6, y))];
+  const at = (x, y) => [X0 + UNIT * x, Y0 - HIGH * y];
 
   /* What each unit adds to the output for x, and the output, as equation 8.2 has it. */
   function computed({ w, b, v, c }, x, isBent) {
@@ -41,8 +41,9 @@
     line(plot, "rule")([X0, Y0 - 2.4 * HIGH], [X0, Y0 + 2.4 * HIGH]);
     XS.forEach((x) => x && text(plot, X0 + UNIT * x, Y0 + 14, number(x, 0), { role: "soft", small: true }));
     text(plot, X0 + 2 * UNIT, Y0 + 14, "x", { role: "soft", small: true });
-    const units = ["query", "key"].map((role) => line(plot, role, { dashed: true, width: 1.6 }));
-    const whole = line(plot, "value", { width: 2.6 });
+    const inside = add(plot, "svg", { style: "width:340px;height:200px;overflow:hidden" }); // cuts off what is too large
+    const units = ["query", "key"].map((role) => line(inside, role, { dashed: true, width: 1.6 }));
+    const whole = line(inside, "value", { width: 2.6 });
     const wanted = XS.map(() => circle(plot, 0, 0, 6, "value", { fill: "paper" }));
     text(plot, 0, 206, "dashed: what each unit adds", { role: "soft", small: true, align: "start" });
 
@@ -78,7 +79,7 @@
         show();
       }),
     );
-    figure.hint("Choose other points, and click the numbers until the line meets them (with Shift, they fall).");
+    figure.hint("Choose other points, and click the numbers (after 2 comes −2) until the green line meets them.");
 
     function show() {
       cells.forEach((one) => one());
@@ -97,7 +98,7 @@
         set(dot, { cx, cy, fill: `var(--${met[i] ? "value" : "paper"})` });
       });
       const count = met.filter(Boolean).length;
-      const start = count === 3 ? "Solved" : `${count} of 3 points are met`;
+      const start = count === 3 ? "Solved" : `${count} of 3 points ${count === 1 ? "is" : "are"} met`;
       figure.say(`${start} (wanted: ${goal}). −1, 0, 1 turn into ${found.map((y) => number(y, 0)).join(", ")}.`);
     }
     show();

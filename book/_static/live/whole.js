@@ -69,7 +69,7 @@
         for (const count of line.querySelectorAll(".linenos")) count.style.color = on ? "inherit" : "";
       });
       shown.replaceChildren(chosen.at.map((i) => `${String(i + 1).padStart(2)}  ${words[i].replace(/^ {4}/, "")}`).join("\n"));
-      figure.say(`${chosen.name}: lines ${chosen.at.map((i) => i + 1).join(", ")}.`);
+      figure.say(`${chosen.name}: line${chosen.at[1] ? "s" : ""} ${chosen.at.map((i) => i + 1).join(", ")}.`);
     }
 
     for (const part of parts) {
