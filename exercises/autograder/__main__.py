@@ -87,7 +87,8 @@ def _parser() -> argparse.ArgumentParser:
     called = "the template's name for an assignment, or for a column in another language"
     one.add_argument("--column", action="append", default=[], metavar="OURS=THEIRS", help=called)
     one.add_argument("--to", type=Path, help="the file to write; by default in the course's folder")
-    one.add_argument("--missing-as-zero", action="store_true", help="if nothing was handed in, give 0")
+    zero = "if nothing was graded, give 0, even if a file was put aside"
+    one.add_argument("--missing-as-zero", action="store_true", help=zero)
 
     one = command("similarity", "list pairs that a person should look at", course)
     one.add_argument("assignment", metavar="ASSIGNMENT")

@@ -29,7 +29,7 @@ def failures(summary: Summary) -> list[str]:
 def course_in(folder: Path) -> Course:
     """The course in a folder; ValueError if there is none."""
     if not (folder / "gradebook.db").exists():
-        raise ValueError(f"--course: expected a course's folder, got {folder}, which has no gradebook.db")
+        raise ValueError(f"--course: expected a course's folder, got {folder}, where nothing was graded yet")
     return Course(folder)
 
 

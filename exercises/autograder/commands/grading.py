@@ -76,7 +76,7 @@ def _summary_output(summary: grades.Summary) -> CommandOutput:
         lines.append(
             f"Graded with an earlier master or grader: {len(summary.stale)}. To compare: {ME} regrade"
         )
-    lines.append(f"Next: mark written answers (nbgrader formgrader), then {ME} feedback, report, export")
+    lines.append(f"Next: mark written answers (nbgrader formgrader); then {ME} feedback; … report; … export")
     return CommandOutput(lines, INCOMPLETE if summary.quarantined or summary.failed else OK)
 
 
@@ -109,7 +109,7 @@ def regrade(options: argparse.Namespace) -> CommandOutput:
 def _changes(changes: list[grades.Change]) -> Iterator[str]:
     for one in changes:
         cells = ", ".join(f"{name} {old:g} → {new:g}" for name, (old, new) in one.cells.items())
-        kept = f"; marked by hand, look again: {', '.join(one.marked)}" if one.marked else ""
+        kept = f"; your mark by hand stays, look again: {', '.join(one.marked)}" if one.marked else ""
         yield f"{one.student}  {one.assignment}  {one.before:g} → {one.after:g}  ({cells}{kept})"
     yield f"Submissions that change: {len(changes)}."
 

@@ -198,7 +198,7 @@ def _enter(
     if replaced:
         notes.append(f"{name}: other marks have replaced {replaced} of those in the template.")
     if left:
-        notes.append(f"{name}: {left} rows without a mark got no 0, as some students' rows were not found.")
+        notes.append(f"{name}: {left} rows without a mark got no 0: their students may be listed here.")
     return unmatched, notes
 
 
