@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from transformer_lessons.checks.catalogue import label_smoothing
 from transformer_lessons.checks.definitions import Call, Draw, Given, Task
 
 Batch = tuple[Tensor, Tensor]
@@ -45,10 +46,8 @@ def losses(value: list) -> Tensor:
 
 def batch(draw: Draw, *lengths: int, pad: int = 0, length: int = 0) -> Batch:
     """Inputs and targets with one row per length: that many real targets, then padding."""
-    shape = len(lengths), max(*lengths, length)
-    targets = (draw.integers(1, WORDS, *shape) + pad) % WORDS
-    is_real = torch.arange(shape[1]) < torch.tensor(lengths)[:, None]
-    return draw.integers(0, WORDS, *shape), targets.where(is_real, torch.tensor(pad))
+    ids = label_smoothing.targets(draw, pad, WORDS, *lengths, length=length)
+    return draw.integers(0, WORDS, *ids.shape), ids
 
 
 def train(draw: Draw, batches: list[Batch], accumulate: int, view=weights, *, pad=0, rate=0.7) -> Call:

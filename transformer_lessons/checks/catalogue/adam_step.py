@@ -93,9 +93,7 @@ def defaults(draw: Draw) -> list[Call]:
     return [Call((*args, step), {"rate": RATE}, view=list) for args, step in zip(given, (3, 1), strict=True)]
 
 
-def small(
-    *, steps: tuple = (1, 2), eps: float = 0.0, betas: tuple = (0.25, 0.75), least: float = 0.0, **how: Any
-) -> Iterator[Call]:
+def small(*, steps=(1, 2), eps=0.0, betas: tuple = (0.25, 0.75), least=0.0, **how: Any) -> Iterator[Call]:
     """Steps of one number, with betas for which all averages can be computed in one's head."""
     numbers = itertools.product(steps, ((0.0, 0.0), (4.0, 4.0), (1.0, 16.0)), (2.0, least, 8.0))
     for step, old, gradient in numbers:

@@ -10,12 +10,8 @@ from transformer_lessons.checks.catalogue.layer_norm import halves
 from transformer_lessons.checks.definitions import Call, Draw, Task
 from transformer_lessons.norms import BatchNorm
 
-ROLES = {
-    "weight": "weight gamma g scale w",
-    "bias": "bias beta b shift",
-    "running_mean": "mean",
-    "running_var": "var variance",
-}
+ROLES = {"weight": "weight gamma g scale w", "bias": "bias beta b shift"}
+ROLES |= {"running_mean": "mean", "running_var": "var variance"}
 ROWS = ([[0.0], [4.0]], [[1.0], [3.0], [3.0], [9.0]], [[-2.0], [0.0], [5.0]], [[0.0], [0.0], [0.1]])
 PAIRS = ([[0.0, 4.0], [2.0, 0.0]], [[0.0, 4.0], [2.0, 0.0], [7.0, 2.0]])
 SENTENCES = ([[[0.0], [2.0]], [[4.0], [6.0]]], [[[0.0], [4.0]], [[1.0], [3.0]]], [PAIRS[0], PAIRS[0]])
@@ -39,12 +35,10 @@ AFFINE = {
 }
 
 
-def call(
-    x: Tensor, *, training: bool = True, state: dict | None = None, options: Any = (), **more: Any
-) -> Call:
-    """A call of a layer as wide as the input, by default with the state of a new layer."""
-    state = state or new(x.size(-1))
-    return Call((x,), init=(x.size(-1),), state=state, training=training, options=dict(options), **more)
+def call(x: Tensor, *mask: Tensor, training: bool = True, state: dict | None = None, **more: Any) -> Call:
+    """A call of a layer as wide as the input, by default with the state of a new layer, its own in evaluation."""
+    state = state or (new(x.size(-1)) if training else None)
+    return Call((x, *mask), init=(x.size(-1),), state=state, training=training, **more)
 
 
 def buffers(state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -58,8 +52,8 @@ def buffers(state: dict[str, Tensor]) -> dict[str, Tensor]:
 def track(*earlier: tuple, training: bool = True, **more: Any) -> Call:
     """The running statistics after these calls."""
     width = earlier[0][0].size(-1)
-    more = {"state": new(width)} | more
-    return Call((), init=(width,), training=training, method="state", earlier=earlier, view=buffers, **more)
+    more = {"state": new(width), "view": buffers} | more
+    return Call((), init=(width,), training=training, method="state", earlier=earlier, **more)
 
 
 def statistics(draw: Draw) -> list[Call]:

@@ -34,11 +34,8 @@ def call(*masks: Tensor | None) -> Call:
 def values(draw: Draw) -> list[Call]:
     """Two masks of the same shape; in the first call, one of them hides everything."""
     nothing = torch.zeros(2, 6, dtype=torch.bool)
-    return [
-        call(draw.mask(2, 6), nothing),
-        call(draw.mask(3, 1, 4, 5), draw.mask(3, 1, 4, 5)),
-        call(draw.mask(2, 6), draw.mask(2, 6)),
-    ]
+    alike = (3, 1, 4, 5), (2, 6)
+    return [call(draw.mask(2, 6), nothing), *(call(draw.mask(*n), draw.mask(*n)) for n in alike)]
 
 
 def several(draw: Draw) -> list[Call]:
@@ -79,31 +76,13 @@ def tensors(*masks: list | None) -> Call:
 
 T, F = True, False
 SQUARE, OTHER, ROW, SENTENCES = [[T, F], [T, T]], [[T, T], [F, T]], [F, T], [[[[T, T]]], [[[F, T]]]]
-SMALL = [
-    tensors([T, F], [T, T]),
-    tensors([T, F], [F, T]),
-    tensors([T, T], [T, F]),
-    tensors([T, T, F], [T, F, T], [F, T, T]),
-    tensors(SQUARE),
-    tensors(SQUARE, ROW),
-    tensors(ROW, SQUARE),
-    tensors(SQUARE, SENTENCES),
-    tensors(SENTENCES, OTHER),
-    tensors([T, F], None),
-    tensors(None, [T, F]),
-    tensors(),
-    tensors(None),
-    tensors([T, F], None, [T, T]),
-    tensors([T, T], None, [T, F]),
-]
-REFUSED = [  # numbers, other lengths
-    tensors([1.0, 0.0]),
-    tensors([T, T], [1.0, 0.0]),
-    tensors([1, 0]),
-    tensors([T, T], [1, 0]),
-    tensors([T, T], [T, F, T]),
-    tensors(SQUARE, [[T, F], [T, T], [F, T]]),
-]
+SMALL = [tensors([T, F], [T, T]), tensors([T, F], [F, T]), tensors([T, T], [T, F])]
+SMALL += [tensors([T, T, F], [T, F, T], [F, T, T]), tensors(SQUARE), tensors(SQUARE, ROW)]
+SMALL += [tensors(ROW, SQUARE), tensors(SQUARE, SENTENCES), tensors(SENTENCES, OTHER)]
+SMALL += [tensors([T, F], None), tensors(None, [T, F]), tensors(), tensors(None)]
+SMALL += [tensors([T, F], None, [T, T]), tensors([T, T], None, [T, F])]
+NUMBERS = [tensors([1.0, 0.0]), tensors([T, T], [1.0, 0.0]), tensors([1, 0]), tensors([T, T], [1, 0])]
+LENGTHS = [tensors([T, T], [T, F, T]), tensors(SQUARE, [[T, F], [T, T], [F, T]])]
 
 TASK = Task(
     name="combine_masks",
@@ -113,6 +92,6 @@ TASK = Task(
         "several": (several, [replace(SMALL[0], view=form), *SMALL]),
         "broadcasting": (broadcasting, SMALL),
         "none": (none, SMALL),
-        "refusals": (refusals, REFUSED),
+        "refusals": (refusals, NUMBERS + LENGTHS),
     },
 )

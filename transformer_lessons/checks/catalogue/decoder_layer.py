@@ -1,7 +1,7 @@
 """The decoder layer. Without masks its wiring is seen; a single target position hides causality."""
 
 from transformer_lessons.checks.catalogue import layer
-from transformer_lessons.checks.catalogue.layer import BOTH, FIRST, MEMORY, decoder, one_target
+from transformer_lessons.checks.catalogue.layer import BOTH, MEMORY, decoder, one_target
 from transformer_lessons.checks.definitions import Task
 from transformer_lessons.layers import AddAndNorm, DecoderLayer
 
@@ -12,10 +12,7 @@ TASK = Task(
     probes={
         "wiring": (lambda draw: [decoder(draw, 1), decoder(draw, 1), layer.sees_all(draw)], one_target()),
         "causal": (layer.causal, layer.small_causal(MEMORY, **BOTH)),
-        "source_mask": (
-            layer.source,
-            [*one_target(FIRST, layer.SECOND), *map(layer.masks_both, one_target(FIRST))],
-        ),
+        "source_mask": (layer.source, layer.SMALL_SOURCE),
         "pre_norm": (
             lambda draw: [decoder(draw, 1, sources=number, norm_first=True) for number in (1, 4)],
             layer.small(MEMORY, norm_first=True, **BOTH),

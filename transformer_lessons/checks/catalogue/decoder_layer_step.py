@@ -41,16 +41,16 @@ def decoder_layer_step(weights, num_heads, x, keys, values, memory_keys, memory_
 
 
 BOTH = ("self_attention", "cross_attention")
+FIRST = torch.tensor([[[[True, False]]]])
 SIZES = shapes(6, 5, *BOTH)
 BIASED = VALUES.partition("torch.arange")[0] + "torch.arange(1, len(p) + 1.).sin()"
 STATE = "package.DecoderLayer(TransformerConfig(7, 7, d_model=3, num_heads=1, d_ff=3)).state_dict()"
 
 
-def call(draw: Draw, *, new: int = 1, earlier: int = 3, mask: Tensor | None = None) -> Call:
+def call(draw: Draw, *mask: Tensor, new: int = 1, earlier: int = 3) -> Call:
     """A call with two sentences, two heads of width 3 and four source positions."""
     past, memory = ([draw.normal(2, 2, n, 3) for _ in range(2)] for n in (earlier, 4))
-    masks = () if mask is None else (mask,)
-    return Call((draw_weights(draw, SIZES), 2, draw.normal(2, new, 6), *past, *memory, *masks))
+    return Call((draw_weights(draw, SIZES), 2, draw.normal(2, new, 6), *past, *memory, *mask))
 
 
 def later(draw: Draw) -> list[Call]:
@@ -67,29 +67,27 @@ def masked(draw: Draw) -> list[Call]:
     """A sentence's output, first and later, when a source position changes that is hidden from it or not."""
     padding, found = torch.tensor([[True, True, False, False], [True, True, True, False]]), []
     for earlier, (sentence, place) in itertools.product((0, 3), ((0, 2), (1, 2), (1, 3))):
-        one = call(draw, earlier=earlier, mask=padding[:, None, None])
+        one = call(draw, padding[:, None, None], earlier=earlier)
         memory = (arg + (torch.arange(4) == place)[:, None] for arg in one.args[5:7])
         twin = (*one.args[:5], *memory, one.args[7])
         found.append(replace(one, same_as=twin, view=lambda value, n=sentence: value[0][n]))
     return found
 
 
-def small(new: int = 1, earlier: int = 1, mask: list | None = None) -> Iterator[Call]:
+def small(*mask: Tensor, new: int = 1, earlier: int = 1) -> Iterator[Call]:
     """Small calls with `layer.simple` weights: multiples of shifted identities; then with all biases."""
     inputs = [[0, 1, 2], [1, 0, 0]], [[2, 0, 1], [0, 0, 1]]
     for values, rows, heads in itertools.product((VALUES, BIASED), inputs, (1, 3)):
         shown = f"{{n: {values} for n, p in {STATE}.items()}}"
         weights = Given("plain", [simple(*BOTH, values=values)], shown)
         x = torch.tensor([rows[:new]]).float()
-        shape = 1, heads, earlier, 3 // heads
-        past = [torch.tensor([row] * earlier).reshape(shape) for row in ([3.0, 0.0, 0.0], [0.0, 5.0, 0.0])]
-        shape = 1, heads, 2, 3 // heads
-        rows = [[0.0, 3, 0], [0, 0, 1]], [[0.0, 2, 0], [0, 0, 4]]
-        memory = [torch.tensor(two).reshape(shape) for two in rows]
+        old = [[3.0, 0, 0]] * earlier, [[0.0, 5, 0]] * earlier
+        past = [torch.tensor(rows).reshape(1, heads, earlier, 3 // heads) for rows in old]
+        other = [[0.0, 3, 0], [0, 0, 1]], [[0.0, 2, 0], [0, 0, 4]]
+        memory = [torch.tensor(two).reshape(1, heads, 2, 3 // heads) for two in other]
         past = past if earlier else past[:1] * 2  # reused, to keep messages to six lines
-        memory = memory if not earlier and mask is None else memory[:1] * 2
-        masks = () if mask is None else (torch.tensor(mask),)
-        yield Call((weights, heads, x, *past, *memory, *masks))
+        memory = memory[:1] * 2 if earlier or mask else memory
+        yield Call((weights, heads, x, *past, *memory, *mask))
 
 
 TASK = Task(
@@ -100,7 +98,7 @@ TASK = Task(
         "first": (lambda draw: [call(draw, earlier=0) for _ in range(5)], small(earlier=0)),
         "later": (later, small()),
         "several": (several, small(new=2)),
-        "mask": (masked, [case for n in (0, 1) for case in small(earlier=n, mask=[[[[True, False]]]])]),
+        "mask": (masked, [case for n in (0, 1) for case in small(FIRST, earlier=n)]),
         "gradients": (later, small()),
     },
 )

@@ -72,11 +72,6 @@ def dropout(draw: Draw) -> list[Call]:
     return [call(x, state, options=own, training=on, view=view) for own, on in given]
 
 
-def gradients(draw: Draw) -> list[Call]:
-    """Gradients of the input, the weights and the biases."""
-    return [call(draw.normal(5, 5, 5), weights(draw.normal(5, 5), draw.normal(5, 5)))]
-
-
 def small(**options: Any) -> Iterator[Call]:
     """Weights that are minus the identity; twice with more axes and twice with a d_ff below d_model."""
     for row in ([1, -2], [2, -1], [-3, 1], [[1, -2], [2, -1]], [[[1, -2]]], [1, -2, 3], [-1, 2, -3]):
@@ -106,7 +101,10 @@ TASK = Task(
         "formula": (formula, small()),
         "activation": (activation, small(**GELU)),
         "dropout": (dropout, small_dropout()),
-        "gradients": (gradients, small()),
+        "gradients": (
+            lambda draw: [call(draw.normal(5, 5, 5), weights(draw.normal(5, 5), draw.normal(5, 5)))],
+            small(),
+        ),
     },
     remarks=(
         Remark(

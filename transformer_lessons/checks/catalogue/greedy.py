@@ -65,12 +65,8 @@ def tokens_and_mode(value: list) -> dict:
 
 WHOLE = replace(call(), args=(model(*TINY), torch.tensor([[4, 4, 3]])))  # the sum of ids selects the table
 VALUES = [*map(call, (TINY[0], BOTH, SHORT, LONG)), WHOLE]
-BATCH = [
-    call(LONG, rows=(0, 0)),
-    call(SHORT, LONG, rows=(0, 1)),
-    call(SHORT, LONG, rows=(1, 0, 0)),
-    call(SHORT, ENDLESS, rows=(1, 0)),
-]
+BATCH = [call(LONG, rows=(0, 0)), call(SHORT, LONG, rows=(0, 1)), call(SHORT, LONG, rows=(1, 0, 0))]
+BATCH += [call(SHORT, ENDLESS, rows=(1, 0))]
 LENGTHS = [call(ENDLESS, max_length=3), call(LONG, max_length=1)]
 LENGTHS += [call(SHORT, max_length=8), call(ENDLESS, max_length=8)]
 IDS = [call(*RENAMED, rows=(0, 1), **OTHER), call(RENAMED[0], **OTHER)]

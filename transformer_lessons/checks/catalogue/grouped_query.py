@@ -63,16 +63,8 @@ def mask(draw: Draw) -> list[Call]:
     return [Call((*qkv(draw, 6, 2), one), view=averages(one)) for one in itertools.starmap(draw.mask, shapes)]
 
 
-def gradients(draw: Draw) -> list[Call]:
-    """Gradients with and without a mask."""
-    return [Call(qkv(draw, 4, 2)), Call((*qkv(draw, 3, 3), draw.mask(2, 3, 3, 5)))]
-
-
-ROW, HEADS, SENTENCES = (
-    [[True, False]],
-    [[[True, False]], [[False, True]]],
-    [[[[True, False]]], [[[False, True]]]],
-)
+ROW, HEADS = [[True, False]], [[[True, False]], [[False, True]]]
+SENTENCES = [[[[True, False]]], [[[False, True]]]]
 
 
 def small(heads: int, groups: int, d_k: int = 1, masks: tuple = (None,)) -> Iterator[Call]:
@@ -95,6 +87,9 @@ TASK = Task(
         "sharing": (sharing, [*small(4, 2), *small(6, 2)]),
         "attention": (attention, [*small(1, 1, d_k=4, masks=(None, [[[[True] * 2]]])), *small(2, 1, d_k=4)]),
         "mask": (mask, small(2, 1, masks=(ROW, HEADS, SENTENCES))),
-        "gradients": (gradients, [*small(2, 1), *small(1, 1, d_k=4)]),
+        "gradients": (
+            lambda draw: [Call(qkv(draw, 4, 2)), Call((*qkv(draw, 3, 3), draw.mask(2, 3, 3, 5)))],
+            [*small(2, 1), *small(1, 1, d_k=4)],
+        ),
     },
 )

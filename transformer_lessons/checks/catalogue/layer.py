@@ -106,9 +106,7 @@ def simple(*attentions: str, d_ff: int = 3, values: str = VALUES) -> dict[str, T
     return {n: eval(values, {"torch": torch, "n": n, "p": p}) for n, p in sizes.items()}
 
 
-def small(
-    *others: Tensor | None, masks: tuple = (None,), attentions: tuple[str, ...], **options
-) -> Iterator[Call]:
+def small(*others: Tensor | None, masks: tuple = (None,), attentions: tuple, **options) -> Iterator[Call]:
     """Calls with `simple` weights and as many sentences as the mask; in the last, d_ff is not d_model."""
     inputs = [[0, 3, 6]], [[0, 1, 2], [1, 0, 0]], [[2, 0, 1], [0, 0, 1]], [[0, 3, 6]]
     for rows, heads, d_ff in zip(inputs, (1, 1, 3, 1), (3, 3, 3, 2), strict=True):
@@ -259,6 +257,8 @@ def parts() -> list[Call]:
     return [Call((), init=(config(3, 1, 3), *kind), method="state", view=view) for kind in kinds]
 
 
+CROSS = True, True  # causal and with cross-attention, as in a decoder
+SMALL_SOURCE = [*one_target(FIRST, SECOND), *map(masks_both, one_target(FIRST))]
 TASK = Task(
     name="layer",
     solution=[Layer],
@@ -268,17 +268,11 @@ TASK = Task(
         "mask": (masked, small(None, None, masks=(FIRST, OWN), **ONE)),
         "dropout": (dropout((16, 1), **ONE), small_training(**ONE)),
         "causal": (
-            lambda draw: of_kind(language_model(draw), True) + of_kind(causal(draw), True, True),
+            lambda draw: of_kind(language_model(draw), True) + of_kind(causal(draw), *CROSS),
             of_kind(small_causal(None, **ONE), True),
         ),
-        "cross": (
-            lambda draw: of_kind(cross(draw), True, True),
-            of_kind(one_target(norm_first=True), True, True),
-        ),
-        "memory_mask": (
-            lambda draw: of_kind(source(draw), True, True),
-            of_kind([*one_target(FIRST, SECOND), *map(masks_both, one_target(FIRST))], True, True),
-        ),
+        "cross": (lambda draw: of_kind(cross(draw), *CROSS), of_kind(one_target(norm_first=True), *CROSS)),
+        "memory_mask": (lambda draw: of_kind(source(draw), *CROSS), of_kind(SMALL_SOURCE, *CROSS)),
         "parts": (parts(), parts()),
     },
 )

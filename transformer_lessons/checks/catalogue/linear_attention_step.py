@@ -39,11 +39,6 @@ def state(results: list) -> dict[str, Tensor]:
     return {"S": S, "z": z}
 
 
-def state_updates(draw: Draw) -> list[Call]:
-    """A step from an existing state, judged by the new state."""
-    return [Call((*new(draw, *lead), *old(draw, *lead)), view=state) for lead in FRONTS]
-
-
 def deviation(query: Tensor) -> Callable[[list], Tensor]:
     """A view of the output minus φ(q) S / (φ(q)·z), with S and z as they were returned."""
 
@@ -102,14 +97,11 @@ def axes(draw: Draw) -> list[Call]:
     return [*started, *(Call(new(draw, *lead), view=shapes) for lead in leads)]
 
 
-def small(
-    given: int = 5, leads: tuple = ((),), view: Callable | None = None, **options: float
-) -> Iterator[Call]:
+def small(given=5, leads: tuple = ((),), view: Callable | None = None, **options: float) -> Iterator[Call]:
     """Numbers that can be computed by hand: φ(1) = 2, φ(0) = 1. All five arguments, or three."""
-    for lead, (q, k, v) in itertools.product(
-        leads, (([0], [0], [6]), ([0], [1], [6]), ([1, 0], [1, 0], [6]), ([0], [-1], [6]), ([-1], [0], [6]))
-    ):
-        query, key, value = (torch.tensor(x).float().expand(*lead, -1).clone() for x in (q, k, v))
+    pairs = ([0], [0]), ([0], [1]), ([1, 0], [1, 0]), ([0], [-1]), ([-1], [0])
+    for lead, (q, k) in itertools.product(leads, pairs):
+        query, key, value = (torch.tensor(x).float().expand(*lead, -1).clone() for x in (q, k, [6]))
         key = query if q == k else key  # saves the message a line
         args = query, key, value, torch.full((*key.shape, 1), 8.0), torch.full_like(key, 4.0)
         yield Call(args[:given], options, view=view)
@@ -120,7 +112,10 @@ TASK = Task(
     solution=[linear_attention_step],
     results=("output", "S", "z"),
     probes={
-        "state": (state_updates, small(view=state)),
+        "state": (
+            lambda draw: [Call((*new(draw, *n), *old(draw, *n)), view=state) for n in FRONTS],
+            small(view=state),
+        ),
         "output": (outputs, [*small(leads=((), (2,))), *small(3)]),
         "first": (first, [*small(3), *small(3, decay=0.5)]),
         "decay": (decayed, [*small(view=state, decay=0.25), *small(view=state)]),

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transformer_lessons.checks.catalogue.batch_norm import AFFINE, ROLES, buffers, new, trained
+from transformer_lessons.checks.catalogue.batch_norm import AFFINE, ROLES, buffers, call, track, trained
 from transformer_lessons.checks.definitions import Call, Draw, Task
 
 
@@ -49,18 +49,6 @@ PLAIN = {}, {"options": {"eps": 1.0}}, {"training": False}, AFFINE
 PAIRS = [[[0.0, 1.0], [4.0, 3.0], [9.0, 9.0]]]
 
 
-def call(x: Tensor, mask: Tensor, *, training: bool = True, state: dict | None = None, **more: Any) -> Call:
-    """A call of a layer as wide as the input, by default with the state of a new layer, its own in evaluation."""
-    state = state or (new(x.size(-1)) if training else None)
-    return Call((x, mask), init=(x.size(-1),), state=state, training=training, **more)
-
-
-def track(x: Tensor, mask: Tensor, training: bool = True, **more: Any) -> Call:
-    """The running statistics after a batch."""
-    more = {"state": new(x.size(-1)), "view": buffers} | more
-    return Call((), init=(x.size(-1),), training=training, method="state", earlier=((x, mask),), **more)
-
-
 def padded(draw: Draw) -> tuple[Tensor, Tensor]:
     """Four sentences of five positions, two to five of them real, at random places."""
     mask = draw.uniform(4, 5).argsort(-1) < torch.tensor([[2], [3], [5], [4]])
@@ -83,7 +71,7 @@ def plain(draw: Draw) -> list[Call]:
     calls = [call(x, mask, state=state), call(x / 10, mask, options={"eps": 0.5})]
     calls += [real(*padded(draw), state, training=False), call(x, mask, state=state, training=False)]
     calls += [Call((x, mask), init=(3,)), call(x, mask, options={"eps": 0.5}, training=False)]
-    return [*calls, track(x, mask, training=False, state=state)]
+    return [*calls, track((x, mask), training=False, state=state)]
 
 
 def zeros(draw: Draw) -> list[Call]:
@@ -97,7 +85,7 @@ def running(draw: Draw) -> list[Call]:
     """The statistics after a batch; then with another momentum, and equal lengths in all sentences."""
     x, mask = padded(draw)
     again = {"options": {"momentum": 0.25}, "state": trained(draw, 3)}
-    return [track(x, mask), track(x, mask[:1].expand(4, 5), **again)]
+    return [track((x, mask)), track((x, mask[:1].expand(4, 5)), **again)]
 
 
 def finite(value: Any) -> dict[str, bool]:
@@ -112,7 +100,7 @@ def unknown(draw: Draw) -> list[Call]:
     (x, mask), state = padded(draw), trained(draw, 3)
     x[~mask] = torch.tensor([float("nan"), float("inf"), 1.0])
     calls = [call(x, mask, state=state, training=mode, view=finite) for mode in (True, False)]
-    return [*calls, track(x, mask, view=finite)]
+    return [*calls, track((x, mask), view=finite)]
 
 
 def gradients(draw: Draw) -> list[Call]:
@@ -127,7 +115,7 @@ def small(*ways: dict, filled: bool = False, holes: bool = False, after: bool = 
     for way, (x, mask) in itertools.product(ways or [{}], (ONE, TWO)):
         mask = torch.tensor(mask) | filled
         x = torch.where(mask[..., None] | (not holes), torch.tensor(x), float("nan"))
-        yield (track if after else call)(x, mask, **way)
+        yield track((x, mask), **way) if after else call(x, mask, **way)
 
 
 TASK = Task(

@@ -32,7 +32,7 @@ def outputs(*places: int, sentence: int | None = None) -> Callable[[Tensor], Ten
     return lambda y: y[:, :, list(places)] if sentence is None else y[sentence][:, list(places)]
 
 
-def changed_at(draw: Draw, x: Tensor, *places: int) -> Tensor:
+def changed(draw: Draw, x: Tensor, *places: int) -> Tensor:
     """A copy of x with random vectors at these positions."""
     x = x.clone()
     x[:, :, list(places)] = 3 * draw.normal(*x[:, :, list(places)].shape)
@@ -41,9 +41,7 @@ def changed_at(draw: Draw, x: Tensor, *places: int) -> Tensor:
 
 def compare(draw: Draw, x: Tensor, ids: Tensor, pad_id: int, changes: dict, view: Callable) -> list[Call]:
     """A call for each change of positions, which shows whether the outputs in view stay the same."""
-    return [
-        Call((x, ids, pad_id), same_as=(changed_at(draw, x, *at), ids, pad_id), view=view) for at in changes
-    ]
+    return [Call((x, ids, pad_id), same_as=(changed(draw, x, *at), ids, pad_id), view=view) for at in changes]
 
 
 def alike(draw: Draw, ids: Tensor, pad_id: int) -> Call:
@@ -121,6 +119,7 @@ def small(*rows: list, pad_id: int = 0, width: int = 1) -> Iterator[Call]:
             yield Call((x[:, None].repeat(1, heads, 1, 1), ids, pad_id))
 
 
+PAIR = [[5, 0, 6], [5, 6, 7]]
 TASK = Task(
     name="masked_self_attention",
     solution=[masked_self_attention],
@@ -129,10 +128,7 @@ TASK = Task(
         "attention": (attention, small([[5, 6]], [[5, 6, 7]], width=4)),
         "causal": (causal, small([[5, 6]], [[5, 6, 7]])),
         "padding": (padding, small([[5, 9, 6]], [[5, 0, 9]], [[5, 6, 9]], pad_id=9)),
-        "sentences": (
-            sentences,
-            small([[5, 6], [0, 6]], [[5, 0, 6], [5, 6, 7]], [[5, 0, 6], [5, 6, 7], [5, 6, 0]]),
-        ),
+        "sentences": (sentences, small([[5, 6], [0, 6]], PAIR, [*PAIR, [5, 6, 0]])),
         "empty_rows": (empty_rows, small([[0, 5]], [[0, 0, 5]])),
     },
 )

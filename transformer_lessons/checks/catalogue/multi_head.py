@@ -27,15 +27,7 @@ def projections(rows: Tensor) -> dict[str, Tensor]:
 
 
 def call(
-    draw: Draw,
-    heads: int,
-    d_k: int,
-    queries: int = 3,
-    keys: int | None = None,
-    *,
-    mask: Tensor | None = None,
-    other_values: bool = False,
-    given: int = 3,
+    draw: Draw, heads: int, d_k: int, queries=3, keys=0, *, mask=None, other_values=False, given=3
 ) -> Call:
     """A call on two sentences with the first `given` of query, key, value; without `keys`, key is query."""
     d_model = heads * d_k
@@ -56,11 +48,6 @@ def sharp(draw: Draw, one: Call) -> Call:
     turned = torch.block_diag(*[torch.eye(d_k).roll(1, 0)] * heads)
     state = one.state | {"W_q.weight": 20 * turned, "W_k.weight": 20 * torch.eye(d_model)}
     return replace(one, args=args, state=state, view=output_only)
-
-
-def output(draw: Draw) -> list[Call]:
-    """Calls with one head."""
-    return [call(draw, 1, 5), call(draw, 1, 2, queries=1)]
 
 
 def output_only(results: Tensor | list) -> Tensor:
@@ -90,11 +77,6 @@ def mask(draw: Draw) -> list[Call]:
     return [sharp(draw, one) for one in calls]
 
 
-def gradients(draw: Draw) -> list[Call]:
-    """Gradients of the inputs and all parameters."""
-    return [call(draw, 2, 3), call(draw, 2, 3, 3, 3, other_values=True)]
-
-
 def small(num_heads: int, *others: list, mask: list | None = None) -> Iterator[Call]:
     """Identity weights, then matrices that are unequal or asymmetric; last, wider heads."""
     kwargs = {} if mask is None else {"mask": torch.tensor(mask)}
@@ -122,11 +104,11 @@ TASK = Task(
     },
     planted=("values_from_query", "keys_viewed", "scaled_by_d_model", "merged_without_transpose"),
     probes={
-        "output": (output, small(1)),
+        "output": (lambda draw: [call(draw, 1, 5), call(draw, 1, 2, queries=1)], small(1)),
         "heads": (heads, small(2)),
         "cross": (cross, [*small(1, KEYS), *small(1, KEYS, [[0, 1], [2, 0], [0, 3]]), *small(1)]),
         "mask": (mask, [c for n, m in ((1, LOW), (2, [[LOW, LOW[::-1]]])) for c in small(n, mask=m)]),
-        "gradients": (gradients, small(1)),
+        "gradients": (lambda draw: [call(draw, 2, 3), call(draw, 2, 3, 3, 3, other_values=True)], small(1)),
     },
     remarks=(Remark("leave out dropout, which is not asked for.", replace(next(small(2)), training=True)),),
 )

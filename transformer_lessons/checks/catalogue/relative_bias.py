@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task, calls
 
 
 def relative_bias(table: Tensor, queries: int, keys: int | None = None) -> Tensor:
@@ -18,21 +18,16 @@ def relative_bias(table: Tensor, queries: int, keys: int | None = None) -> Tenso
     return table[:, c + distance]
 
 
-def sorted_heads(bias: Tensor) -> Tensor:
-    """The biases of each head, sorted, so that their places do not matter."""
-    return bias.flatten(1).sort(-1).values
-
-
 def distances(draw: Draw) -> list[Call]:
     """As many keys as queries, with a table that is wide enough."""
     return [Call((draw.normal(3, 11), 5)), Call((draw.normal(2, 13), 4, 4)), Call((draw.normal(4, 7), 4))]
 
 
 def clipping(draw: Draw) -> list[Call]:
-    """Distances beyond the table; last, with more keys than queries."""
+    """Distances beyond the table, whatever the places of the biases; last, with more keys than queries."""
     given = [(draw.normal(3, 5), 7), (draw.normal(2, 3), 4), (draw.normal(4, 1), 3), (draw.normal(3, 7), 5)]
     given.append((draw.normal(3, 5), 2, 7))
-    return [Call(args, view=sorted_heads) for args in given]
+    return calls(*given, view=lambda bias: bias.flatten(1).sort(-1).values)
 
 
 def more_keys(draw: Draw) -> list[Call]:

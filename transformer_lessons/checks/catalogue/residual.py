@@ -27,9 +27,7 @@ SANDWICH = (
 )
 
 
-def config(
-    d_model: int, num_heads: int = 1, d_ff: int = 0, *, norm_first: bool = False, dropout: float = 0.0
-) -> Given:
+def config(d_model: int, num_heads: int = 1, d_ff: int = 0, *, norm_first=False, dropout=0.0) -> Given:
     """A configuration with the three or five settings that a layer reads, and how the message writes it."""
     sizes = {"d_model": d_model, "num_heads": num_heads, "d_ff": d_ff, "dropout": dropout}
     sizes = {name: size for name, size in sizes.items() if d_ff or name != "d_ff"}

@@ -49,10 +49,8 @@ def with_weight(draw: Draw) -> list[Call]:
 
 def gradients(draw: Draw) -> list[Call]:
     """Gradients of the input and the weight."""
-    return [
-        call(draw.normal(*shape), eps=eps, weight=draw.normal(5))
-        for shape, eps in (((3, 5), None), ((2, 3, 5), 0.5))
-    ]
+    given = ((3, 5), None), ((2, 3, 5), 0.5)
+    return [call(draw.normal(*shape), eps=eps, weight=draw.normal(5)) for shape, eps in given]
 
 
 def small(*lead: tuple[int, ...], **options) -> Iterator[Call]:

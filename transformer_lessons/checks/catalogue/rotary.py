@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task, calls
 
 
 def rotate(x: Tensor, positions: Tensor) -> Tensor:
@@ -40,9 +40,8 @@ def pairs(draw: Draw) -> list[Call]:
 
 def frequencies(draw: Draw) -> list[Call]:
     """Equal entries and sorted results, so that the layout does not matter; last, sizes that all differ."""
-    alike = [
-        Call((torch.ones(2, 1, 5, d), torch.arange(5)), view=lambda y: y.sort(-1).values) for d in (4, 6, 16)
-    ]
+    given = [(torch.ones(2, 1, 5, d), torch.arange(5)) for d in (4, 6, 16)]
+    alike = calls(*given, view=lambda y: y.sort(-1).values)
     return [*alike, Call((draw.normal(2, 3, 4, 6), torch.arange(4)))]
 
 
@@ -59,11 +58,6 @@ def batch(draw: Draw) -> list[Call]:
     given = [(draw.normal(d).expand(b, h, t, d), draw.integers(0, 9, b, t)) for b, h, t, d in sizes]
     x, same = draw.normal(2, 3, 4, 6), torch.tensor([3, 0, 7, 1])
     return [*(Call(args, view=equals) for args in given), Call((x, same.expand(2, 4)), same_as=(x, same))]
-
-
-def gradients(draw: Draw) -> list[Call]:
-    """Gradients of x."""
-    return [Call((draw.normal(2, d // 2, 5, d), torch.arange(5))) for d in (2, 6)]
 
 
 def small(*places: list, width: int = 2, heads: int = 1) -> Iterator[Call]:
@@ -84,6 +78,9 @@ TASK = Task(
         "frequencies": (frequencies, (c for h in (1, 2) for c in small([1], [2], [3], width=4, heads=h))),
         "positions": (positions, small([1], [2], [3, 1], [0, 2], [5003])),
         "batch": (batch, (c for h in (1, 2, 3) for c in small([[1], [2]], [[0, 1], [1, 2]], heads=h))),
-        "gradients": (gradients, small([1], [0, 1])),
+        "gradients": (
+            lambda draw: [Call((draw.normal(2, d // 2, 5, d), torch.arange(5))) for d in (2, 6)],
+            small([1], [0, 1]),
+        ),
     },
 )

@@ -87,13 +87,7 @@ def gradients(draw: Draw) -> list[Call]:
 
 
 def small(
-    d_k: int = 1,
-    *,
-    keys: int = 2,
-    queries: int = 1,
-    masks: tuple = (None,),
-    numbers: tuple[float, ...] = (0.0, 2.0, 1.0, 3.0),
-    lead: tuple[int, ...] = (),
+    *, d_k=1, keys=2, queries=1, masks: tuple = (None,), numbers: tuple = (0.0, 2.0, 1.0, 3.0), lead=()
 ) -> Iterator[Call]:
     """Whole numbers; the values 10, 20, … show which of them are averaged."""
 
@@ -104,9 +98,8 @@ def small(
         return [torch.tensor([[first, *zeros] for first in column]) for column in counted if any(column)]
 
     value = 10 * torch.arange(1.0, keys + 1)[:, None]
-    for query, key, visible in itertools.islice(
-        itertools.product(columns(queries), columns(keys), masks), 100
-    ):
+    cases = itertools.product(columns(queries), columns(keys), masks)
+    for query, key, visible in itertools.islice(cases, 100):
         args = tuple(x.view(*lead, *x.shape) for x in (query, key, value))
         yield Call(args if visible is None else (*args, torch.tensor(visible)))
 
@@ -126,21 +119,15 @@ def small_finite() -> Iterator[Call]:
     return (replace(case, view=is_finite) for case in cases)
 
 
+ROWS = {"queries": 2, "keys": 3}
+RESULTS = ROWS, {**ROWS, "lead": (1,)}, {"d_k": 2}, {"numbers": (8.0, 9.0)}
 TASK = Task(
     name="scaled_dot_product_attention",
     solution=[scaled_dot_product_attention],
     results=("output", "weights"),
     planted=("keys_viewed", "scaled_by_another_axis", "filled_near_zero", "softmax_over_axis"),
     probes={
-        "result": (
-            result,
-            [
-                *small(queries=2, keys=3),
-                *small(queries=2, keys=3, lead=(1,)),
-                *small(d_k=2),
-                *small(numbers=(8.0, 9.0)),
-            ],
-        ),
+        "result": (result, (call for sizes in RESULTS for call in small(**sizes))),
         "scale": (scale, [*small(d_k=4), *small(d_k=2), *small(d_k=4, lead=(1,))]),
         "mask": (mask, small_mask()),
         "finite": (finite, small_finite()),

@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task, calls
 
 TRIPLES = [2.0, 3.0, 6.0], [1.0, 4.0, 8.0], [4.0, 4.0, 7.0]  # their lengths are 7, 9 and 9
 
@@ -68,9 +68,7 @@ def precision(draw: Draw) -> list[Call]:
 def overflown(start: list[Tensor], found: list[Tensor], scale: float, clean: int) -> Call:
     """A call that shows whether the weights stay, and what becomes of scale and clean."""
 
-    def view(value: list) -> list:
-        return [all(map(torch.equal, value[0], start)), *value[1:]]
-
+    view = lambda value: [all(map(torch.equal, value[0], start)), *value[1:]]  # noqa: E731
     return Call((start, found, scale, clean, 0.5, 7.0, 5), view=view)
 
 
@@ -89,30 +87,20 @@ def overflow(draw: Draw) -> list[Call]:
 
 def growth(draw: Draw) -> list[Call]:
     """The step that completes the count, the one before it, and a count of one."""
-
-    def counted(clean: int, most: int, scale: float = 8.0) -> Call:
-        return Call(
-            (weights(draw), whole(draw, 8.0), scale, clean, 0.5, 7.0, most), view=lambda value: value[1:]
-        )
-
-    return [counted(4, 5), counted(3, 5), counted(0, 1), counted(0, 3, 2.0**20), counted(2, 3, 2.0**20)]
+    given = (8.0, 4, 5), (8.0, 3, 5), (8.0, 0, 1), (2.0**20, 0, 3), (2.0**20, 2, 3)
+    cases = [(weights(draw), whole(draw, 8.0), scale, clean, 0.5, 7.0, most) for scale, clean, most in given]
+    return calls(*cases, view=lambda value: value[1:])
 
 
-def small(
-    first: list,
-    second: list,
-    scale: float = 2.0,
-    clean: int = 1,
-    rate: float = 1.0,
-    most: float = 10.0,
-    growth: int = 5,
-) -> Call:
+def small(first: list, second: list, scale: float = 2.0, **changes: float) -> Call:
     """A call with two tensors of gradients, and with weights of 10 and of 20."""
     found = [torch.tensor(g).half() for g in (first, second)]
     start = [torch.full(g.shape, size) for g, size in zip(found, (10.0, 20.0), strict=True)]
-    return Call((start, found, scale, clean, rate, most, growth))
+    rest = {"clean": 1, "rate": 1.0, "max_norm": 10.0, "growth": 5} | changes
+    return Call((start, found, scale, *rest.values()))
 
 
+SHORT = small([6.0], [8.0])
 OVERFLOWN = [small([math.inf], [2.0], 1.0), small([2.0], [math.nan]), small([2.0], [-math.inf])]
 OVERFLOWN += [small([math.inf, 2.0], [2.0, 2.0]), small([math.inf], [math.inf], clean=4)]
 
@@ -122,10 +110,7 @@ TASK = Task(
     results=("weights", "scale", "clean"),
     planted=("unscaled_in_half", "nan_only", "lengthened", "not_doubled"),
     probes={
-        "step": (
-            step,
-            [small([6.0], [8.0]), small([6.0], [8.0], most=2.5), replace(small([6.0], [8.0]), edits=True)],
-        ),
+        "step": (step, [SHORT, small([6.0], [8.0], max_norm=2.5), replace(SHORT, edits=True)]),
         "precision": (precision, [small([0.5], [1.0], 2.0**24, rate=2.0**24), small([3e4], [4e4], 1.0)]),
         "overflow": (overflow, OVERFLOWN),
         "growth": (growth, [small([2.0], [2.0], clean=2, growth=3), small([2.0], [2.0], growth=3)]),

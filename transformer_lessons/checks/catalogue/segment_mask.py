@@ -12,13 +12,8 @@ from transformer_lessons.checks.definitions import Call, Draw, Task
 from transformer_lessons.masks import segment_mask
 
 SELF = ([[1, 1, 2]], [[0, 3]], [[-1, 3]], [[2, 1]], [[1, 2, 1]], [[1, 2], [1, 1]])
-CROSS = (
-    ([[1, 2]], [[1, 1]]),
-    ([[1, 2]], [[2]]),
-    ([[1]], [[1, 2]]),
-    ([[1, 2]], [[2, 1]]),
-    ([[1, 2, 2]], [[1, 2]]),
-)
+CROSS = ([[1, 2]], [[1, 1]]), ([[1, 2]], [[2]]), ([[1]], [[1, 2]]), ([[1, 2]], [[2, 1]])
+CROSS += (([[1, 2, 2]], [[1, 2]]),)
 
 
 def within(queries: Tensor, keys: Tensor, view: Any = None) -> Call:

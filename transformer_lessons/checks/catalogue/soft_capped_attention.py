@@ -26,10 +26,9 @@ def soft_capped_attention(query, key, value, cap, mask=None):
     return weights @ value, weights
 
 
-def averaged(args: tuple[Tensor, ...], cap: float, mask: Tensor | None = None) -> Call:
+def averaged(args: tuple[Tensor, ...], cap: float, *mask: Tensor) -> Call:
     """A call judged only by what all kinds of attention have in common."""
-    masks = () if mask is None else (mask,)
-    return Call((*args, cap, *masks), view=averages((*args, *masks)))
+    return Call((*args, cap, *mask), view=averages((*args, *mask)))
 
 
 def result(draw: Draw) -> list[Call]:

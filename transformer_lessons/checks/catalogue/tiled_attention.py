@@ -81,9 +81,8 @@ PEAK += [memory_call(67, 47, 2, 1, peak=67 * 47 * 2)]  # groups of `block` queri
 
 def small(*blocks: int, d_k: int = 1, far: float = 1.0) -> Iterator[Call]:
     """Whole numbers; the values 10, 20, … show which of them are averaged."""
-    for block, column in itertools.product(
-        blocks, ([0, 1, 0], [0, 0, 1], [1, 0, 0], [0, -1, -2], [-1, -1, -1])
-    ):
+    columns = [0, 1, 0], [0, 0, 1], [1, 0, 0], [0, -1, -2], [-1, -1, -1]
+    for block, column in itertools.product(blocks, columns):
         query, key = torch.zeros(1, d_k), torch.zeros(3, d_k)
         query[:, 0], key[:, 0] = 1, far * torch.tensor(column)
         yield Call((query, key, torch.tensor([[10.0], [20.0], [30.0]]), block))

@@ -1,6 +1,7 @@
 """The token embedding. Directions hide the factor; equal rows hide the look-up."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,19 +19,11 @@ def call(weight: Tensor, ids: Tensor, **options) -> Call:
     return Call((ids,), init=tuple(weight.shape), state={"weight": weight}, **options)
 
 
-def directions(vectors: Tensor) -> Tensor:
-    """The vectors, scaled to length 1."""
-    return F.normalize(vectors, dim=-1)
-
-
 def rows(draw: Draw) -> list[Call]:
     """Random rows, judged by their directions, whatever the factor; the last row is never looked up."""
-    given = [
-        (7, 5, draw.integers(0, 6, 3, 4)),
-        (8, 6, draw.integers(0, 7, 1, 2)),
-        (5, 3, torch.tensor([[0, 3]])),
-    ]
-    return [call(draw.normal(v, d), ids, view=directions) for v, d, ids in given]
+    given = [(v, d, draw.integers(0, v - 1, *size)) for v, d, *size in ((7, 5, 3, 4), (8, 6, 1, 2))]
+    given.append((5, 3, torch.tensor([[0, 3]])))
+    return [call(draw.normal(v, d), ids, view=partial(F.normalize, dim=-1)) for v, d, ids in given]
 
 
 def scale(draw: Draw) -> list[Call]:

@@ -117,8 +117,7 @@ def small(src: list[list], **changes) -> Iterator[Call]:
     state = {n: torch.arange(1.0 * size.numel()).cos().view(size) for n, size in sizes.items()}
     state = {n: p if p.dim() > 1 else torch.ones_like(p) for n, p in state.items()}
     state |= {"output.weight": state["target_embedding.token.weight"], "output.bias": torch.ones(7)}
-    for rows in map(torch.tensor, src):
-        rows = rows.view(-1, rows.size(-1))
+    for rows in map(torch.atleast_2d, map(torch.tensor, src)):
         for tgt in ([1], [1, 2]):
             args, given = (rows, torch.tensor([tgt] * len(rows))), (config(**changes),)
             yield Call(args, init=given, state=state, setting=SET)

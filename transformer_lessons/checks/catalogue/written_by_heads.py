@@ -27,11 +27,6 @@ def blocks(draw: Draw) -> list[Call]:
     return found
 
 
-def gradients(draw: Draw) -> list[Call]:
-    """Gradients of the heads and of the matrix."""
-    return [Call((draw.normal(2, 3, 5, 2), draw.normal(6, 6)))]
-
-
 def small(*sizes: tuple[int, ...], is_even: bool = False) -> Iterator[Call]:
     """Heads, queries, d_k and sentences, by default one, of these sizes; the matrix is symmetric if `is_even`."""
     for h, q, d, b in ((*size, 1)[:4] for size in sizes):
@@ -45,6 +40,9 @@ TASK = Task(
     probes={
         "blocks": (blocks, small((2, 1, 1), (2, 1, 2), (3, 1, 1), (2, 2, 1), (2, 1, 1, 2), is_even=True)),
         "turned": (turned, small((1, 1, 2), (1, 1, 3))),
-        "gradients": (gradients, small((2, 1, 1), (2, 1, 2))),
+        "gradients": (
+            lambda draw: [Call((draw.normal(2, 3, 5, 2), draw.normal(6, 6)))],
+            small((2, 1, 1), (2, 1, 2)),
+        ),
     },
 )
