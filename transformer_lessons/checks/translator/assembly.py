@@ -73,19 +73,17 @@ def train(model: Transformer, pairs: Sequence[Pair], title: str) -> list[float]:
     return training.train(model, batches, SETTINGS.learning_rate, SETTINGS.steps, progress=progress)
 
 
-def from_notebooks(
-    paths: Sequence[str | Path], *, fill: bool = False, output: str | Path = "runs/mine"
-) -> None:
+def from_notebooks(paths: Sequence[str | Path], *, fill: bool, output: str | Path) -> None:
     """Build, train, compare and save the model; see `checks.my_transformer`."""
     if not paths:
         raise ValueError("paths: expected notebooks, got none")
     found = {part.task: part for path in paths for part in found_in(Path(path))}
     for task in PARTS:
         print(f"{checks.task(task).public_name:30} {describe_origin(found.get(task), fill)}")
-    wrong = [checks.task(task).public_name for task, part in found.items() if part.problem]
+    wrong = ", ".join(checks.task(task).public_name for task, part in found.items() if part.problem)
     if wrong and not fill:
         raise ValueError(
-            f"parts: expected right ones; repair {', '.join(wrong)} or use the package's (--fill, fill=True)"
+            f"parts: expected right ones; repair {wrong} or use the package's (--fill, fill=True)"
         )
     own = {task: part for task, part in found.items() if not part.problem}
     source, target = number_words.vocabularies()

@@ -83,11 +83,7 @@ def _problem(task: str, own: Any) -> str:
 
 
 def cells_of(path: Path) -> list[Cell]:
-    """The cells of a notebook.
-
-    Raises:
-        ValueError: for a file that does not exist or is not a notebook.
-    """
+    """The cells of a notebook; ValueError for a file that does not exist or is not one."""
     try:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         return [Cell(cell["cell_type"], cell["metadata"], "".join(cell["source"])) for cell in cells]

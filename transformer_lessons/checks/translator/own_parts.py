@@ -73,15 +73,7 @@ class Own(nn.Module):
 class OwnAttention(Own):
     """A learner's multi-head attention; the canon hides later positions by a flag, exercises by a mask."""
 
-    def forward(
-        self,
-        query: Tensor,
-        key: Tensor | None = None,
-        value: Tensor | None = None,
-        mask: Tensor | None = None,
-        *,
-        is_causal: bool = False,
-    ) -> Tensor:
+    def forward(self, query: Tensor, key=None, value=None, mask=None, *, is_causal: bool = False) -> Tensor:
         """Attend from the query to itself, or to `key` and `value`."""
         key = query if key is None else key
         if is_causal:

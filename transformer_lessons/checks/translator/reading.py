@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from transformer_lessons import decoding
 from transformer_lessons.attention import MultiHeadAttention
+from transformer_lessons.checks.catalogue.greedy import greedy
 from transformer_lessons.checks.definitions import Task
 from transformer_lessons.checks.translator.own_parts import CLASSES, FUNCTIONS, TRAINING, cached, installed
 from transformer_lessons.data import number_words
@@ -33,17 +34,7 @@ class Comparison(NamedTuple):
     before: list[str]
 
 
-@torch.no_grad()
-def greedy_uncached(translator: nn.Module, src: Tensor) -> Tensor:
-    """Greedy decoding without a cache, so that parts are called as in training."""
-    config = translator.config
-    tokens = src.new_full((len(src), 1), config.bos_id)
-    is_done = src.new_zeros(len(src), dtype=torch.bool)
-    while tokens.size(1) <= LENGTH and not is_done.all():
-        token = translator(src, tokens)[:, -1].argmax(dim=-1).masked_fill(is_done, config.pad_id)
-        tokens = torch.cat([tokens, token[:, None]], dim=1)
-        is_done = is_done | (token == config.eos_id)
-    return tokens[:, 1:]
+greedy_uncached = partial(greedy, max_length=LENGTH)  # calls the parts as training does
 
 
 def sample(cut: Callable[[Tensor], Tensor], translator: Transformer, src: Tensor) -> Tensor:
@@ -62,10 +53,8 @@ def greedy_cached(own: Callable, translator: Transformer, src: Tensor) -> Tensor
 
 # Tasks about decoding, and how a translator decodes with an answer to each.
 DECODERS: dict[str, Callable[[Any, Transformer, Tensor], Tensor]] = {
-    "greedy": lambda own, translator, src: own(translator, src, max_length=LENGTH),
-    "beam": lambda own, translator, src: own(
-        translator, src, beam_size=4, length_penalty=0.6, max_length=LENGTH
-    ),
+    "greedy": lambda own, *given: own(*given, max_length=LENGTH),
+    "beam": lambda own, *given: own(*given, beam_size=4, length_penalty=0.6, max_length=LENGTH),
     "top_k": lambda own, *given: sample(partial(own, k=3), *given),
     "nucleus": lambda own, *given: sample(partial(own, p=0.9), *given),
     "cached_attention_step": greedy_cached,
@@ -100,15 +89,10 @@ def words_of(ids: Tensor) -> list[list[str]]:
 
 
 def require_part(task: Task) -> Task:
-    """The task itself, if the translator has such a part.
-
-    Raises:
-        ValueError: if it has none.
-    """
+    """The task itself; ValueError if the translator has no such part."""
     if task.name not in PARTS:
-        raise ValueError(
-            f"task: expected a part of the translator, one of {sorted(PARTS)}, got {task.name!r}"
-        )
+        parts = sorted(PARTS)
+        raise ValueError(f"task: expected a part of the translator, one of {parts}, got {task.name!r}")
     return task
 
 
