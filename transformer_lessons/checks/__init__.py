@@ -28,21 +28,8 @@ from transformer_lessons.checks.learner.local import Local
 from transformer_lessons.checks.message import write
 from transformer_lessons.checks.report import Report, scored
 
-__all__ = [
-    "Adapter",
-    "Local",
-    "Mistake",
-    "Reply",
-    "Report",
-    "Task",
-    "check",
-    "my_transformer",
-    "require",
-    "scored",
-    "task",
-    "tasks",
-    "try_in_translator",
-]
+__all__ = ["Adapter", "Local", "Mistake", "Reply", "Report", "Task", "check", "my_transformer", "require"]
+__all__ += ["scored", "task", "tasks", "try_in_translator"]
 
 
 def tasks() -> list[str]:
@@ -138,9 +125,7 @@ def try_in_translator(task_name: str, candidate: Any) -> None:
     Raises:
         ValueError: if there is no such task, or the translator has no such part.
     """
-    from transformer_lessons.checks.translator import (
-        reading,  # loads a model that most programs do not need
-    )
+    from transformer_lessons.checks.translator import reading  # loads a model that few programs need
 
     known = reading.require_part(task(task_name))
     try:

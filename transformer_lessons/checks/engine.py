@@ -81,9 +81,8 @@ class Diagnosis:
         called = [n for n in sorted(self._all) if self._call(n).method != "state"]
         if all(self._seen[n].error for n in called):
             kept = {r.name for r, call in self._exam.calls if call.method == "state"} - missed
-            return Verdict(
-                tuple(r.name for r in requirements if r.name not in kept), error=self._seen[called[0]]
-            )
+            lost = tuple(r.name for r in requirements if r.name not in kept)
+            return Verdict(lost, error=self._seen[called[0]])
         returned = self._returned(called)
         try_pairs = not returned and any(varies(self._seen[n].outputs) for n in self._wrong)
         if mistakes := self._find_one() or self._find_several() or (self._find_pair() if try_pairs else ()):

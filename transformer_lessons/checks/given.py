@@ -84,26 +84,11 @@ def table(*tables: dict, training: bool = False, **settings: int) -> Table:
     return Table(*tables, **settings).train(training)
 
 
-def config(settings: dict) -> TransformerConfig:
-    """A model's configuration, by default with two vocabularies of 7 tokens."""
-    return TransformerConfig(**{"source_vocab_size": 7, "target_vocab_size": 7, **settings})
-
-
-def plain(value: object) -> object:
-    """The value itself: for an argument that the message should not print in full."""
-    return value
-
-
 def linear(weight: Tensor, bias: Tensor) -> nn.Module:
     """An `nn.Linear` with this weight and bias."""
     made = nn.Linear(weight.size(1), weight.size(0), dtype=weight.dtype)
     made.load_state_dict({"weight": weight, "bias": bias})
     return made
-
-
-def embedding(weight: Tensor) -> nn.Module:
-    """An `nn.Embedding` with these rows, which are trainable."""
-    return nn.Embedding.from_pretrained(weight.clone(), freeze=False)
 
 
 def used(module: nn.Module) -> nn.Module:
@@ -114,11 +99,11 @@ def used(module: nn.Module) -> nn.Module:
 
 
 BUILDERS: dict[str, Callable] = {
-    "config": config,
+    "config": lambda sizes: TransformerConfig(**{"source_vocab_size": 7, "target_vocab_size": 7} | sizes),
     "table": lambda tables, training, settings: table(*tables, training=training, **settings),
     "linear": linear,
-    "embedding": embedding,
-    "plain": plain,
+    "embedding": lambda weight: nn.Embedding.from_pretrained(weight.clone(), freeze=False),
+    "plain": lambda value: value,  # for an argument that the message should not print in full
     "used": used,
     "mixer": specimens.mixer,
     "attention": specimens.attention,

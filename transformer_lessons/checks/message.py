@@ -117,9 +117,8 @@ def write(answer: Answer, verdict: Verdict) -> Message:
     if answer.missing and not (verdict.mistakes or verdict.error or verdict.returned):
         head, notes, is_called = f"weights are loaded by name; it has none called {answer.missing}", [], False
     case, outcome = find_case(answer, lost) if is_called else ((), ())
-    return Message(
-        f"{task.public_name}: {head} ({points}).", case, outcome, tuple(notes), place(verdict.anchor(task))
-    )
+    head = f"{task.public_name}: {head} ({points})."
+    return Message(head, case, outcome, tuple(notes), place(verdict.anchor(task)))
 
 
 def _head_and_notes(verdict: Verdict, lost: list[Requirement]) -> tuple[str, list[str]]:

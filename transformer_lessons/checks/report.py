@@ -53,9 +53,7 @@ class Report:
             ValueError: for a requirement that the task does not have.
         """
         if unknown := points.keys() - self.requirements.keys():
-            raise ValueError(
-                f"points: expected requirements {list(self.requirements)}, got {sorted(unknown)}"
-            )
+            raise ValueError(f"points: expected requirements {[*self.requirements]}, got {sorted(unknown)}")
         if not points:
             share = 1 if total is None else total / sum(self.worth.values())
             points = {name: value * share for name, value in self.worth.items()}

@@ -14,9 +14,7 @@ EDITED = "changed in place"
 WEIGHTS = "WeightsError"  # the answer's weights do not match the wanted ones
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
 # Wrong shapes raise one or another of these, depending on the library function or a learner's assert.
-SHAPES = dict.fromkeys(
-    ["RuntimeError", "ValueError", "IndexError", "AssertionError", "EinopsError"], "shapes"
-)
+SHAPES = dict.fromkeys("RuntimeError ValueError IndexError AssertionError EinopsError".split(), "shapes")
 
 
 @dataclass(frozen=True)

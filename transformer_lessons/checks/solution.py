@@ -24,11 +24,8 @@ def solution(assignment: str, number: str) -> str:
     if number not in solved:
         wanted = f"one of {', '.join(solved)} of {name}, the tasks whose answers the checks know"
         raise ValueError(f"task: expected {wanted}, got {number!r}")
-    tasks = map(checks.task, solved[number])
-    return "\n\n".join(f"{task.source.rstrip()}\n\n{list_requirements(task)}" for task in tasks)
-
-
-def list_requirements(task: checks.Task) -> str:
-    """The requirements, one per line."""
-    reasons = ";\n- ".join(requirement.text for requirement in task.requirements)
-    return f"It is right because\n- {reasons}."
+    lines = []
+    for task in map(checks.task, solved[number]):
+        reasons = ";\n- ".join(requirement.text for requirement in task.requirements)
+        lines += [task.source.rstrip(), f"It is right because\n- {reasons}."]
+    return "\n\n".join(lines)

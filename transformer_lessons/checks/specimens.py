@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_lessons import attention as attention_module
+from transformer_lessons.attention import scaled_dot_product_attention
 
 _FUNCTIONS: WeakKeyDictionary = WeakKeyDictionary()
 
@@ -115,11 +115,7 @@ def _additive(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = N
     return torch.einsum("...qk,...kv->...qv", weights, value), weights
 
 
-IMPLEMENTATIONS = {
-    "reference": attention_module.scaled_dot_product_attention,
-    "fused": _fused,
-    "additive": _additive,
-}
+IMPLEMENTATIONS = {"reference": scaled_dot_product_attention, "fused": _fused, "additive": _additive}
 EXTRA_CHANGES = {
     # Wrong shapes raise other errors: a test that expects only those does not catch this one.
     "crashing": ("return weights @ value,", "return weights @ values,"),

@@ -4,10 +4,10 @@ Where the text of a task leaves names open, ``gamma`` is as good as ``weight``, 
 key and value as good as three. The words in the names tell which is which, or else the shapes do.
 """
 
-import itertools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice, permutations
 
 import torch
 from torch import Tensor
@@ -109,11 +109,8 @@ def _by_shapes(own: State, wanted: State) -> Iterator[list[Link]]:
     groups = [(names, [n for n in wanted if wanted[n].shape == shape]) for shape, names in shapes.items()]
     if any(len(names) > len(fit) for names, fit in groups):
         return
-    orders = [
-        list(itertools.islice(itertools.permutations(fit, len(names)), MOST_ORDERS)) for names, fit in groups
-    ]
-    longest = max(map(len, orders), default=0)
-    for number in range(longest):  # biases are permuted as their weights are
+    orders = [list(islice(permutations(fit, len(names)), MOST_ORDERS)) for names, fit in groups]
+    for number in range(max(map(len, orders), default=0)):  # biases are permuted as their weights are
         pairs = [
             pair
             for (names, _), order in zip(groups, orders, strict=True)

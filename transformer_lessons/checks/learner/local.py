@@ -83,15 +83,8 @@ class Local:
         given = mapped(args, tracked, ""), mapped(kwargs, tracked, "")
         return self._ask(target, (args, kwargs), given, backward, meter)
 
-    def _ask(
-        self,
-        target: str,
-        before: tuple[list, dict],
-        given: tuple[list, dict],
-        backward: Callable[[Any, dict], dict] | None,
-        meter: bool,
-    ) -> Reply:
-        """Call with `given`, made from `before`; run `backward` if there is one; note edits and memory."""
+    def _ask(self, target: str, before: tuple, given: tuple, backward: Callable | None, meter: bool) -> Reply:
+        """Call with `given` (args, kwargs), made from `before`; run `backward`, if any; note edits and memory."""
         seen: dict[str, Any] = {}
 
         def action() -> Any:
@@ -135,11 +128,7 @@ class Local:
         return [self._names[arg["handle"]] if is_handle(arg) else arg for arg in args]
 
     def find(self, target: str) -> Any:
-        """Return the object that a target names.
-
-        Raises:
-            NameError: if the learner has not defined it.
-        """
+        """The object that a target names; NameError if the learner has not defined it."""
         name, *attributes = target.split(".")
         if name not in self._names:
             raise NameError(f"name '{name}' is not defined")

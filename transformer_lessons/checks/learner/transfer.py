@@ -83,11 +83,8 @@ def edits(before: Any, after: Any, path: str = "") -> list[str]:
     inner, now = dict(items(before)), dict(items(after))
     if inner.keys() != now.keys():  # for example, a list that grew
         return [path]
-    return [
-        edit
-        for name, item in inner.items()
-        for edit in edits(item, now[name], f"{path}.{name}" if path else name)
-    ]
+    within = f"{path}." if path else ""
+    return [edit for name, item in inner.items() for edit in edits(item, now[name], within + name)]
 
 
 def _same(a: Tensor, b: Tensor) -> bool:
