@@ -11,7 +11,7 @@ from test_trainer import SMALL, new_trainer, small_batches, small_model
 from transformer_lessons.data import number_words
 from transformer_lessons.data.files import read_json, replacing, write_json
 from transformer_lessons.trainer import Trainer, average_checkpoints, snapshots
-from transformer_lessons.trainer.checkpoints import TOKENISER, load_model, save_model
+from transformer_lessons.trainer.checkpoints import TOKENISER, load_model, save_model, save_snapshot
 
 
 @pytest.fixture
@@ -133,6 +133,9 @@ def test_an_invalid_checkpoint_is_refused_and_runs_no_code(tmp_path, content):
 
 def test_snapshots_are_the_latest_weights_and_their_mean_is_a_model(tmp_path):
     trainer = new_trainer(tmp_path, steps=35, snapshots=3)
+    while trainer.step < 33:
+        trainer.train_step()
+        trainer.save()  # as if it were interrupted, which must not change the mean
     assert trainer.run(progress=False)
     paths = snapshots(tmp_path)
     assert [path.name for path in paths] == [f"weights-0000{step}.pt" for step in (20, 30, 35)]
@@ -146,6 +149,8 @@ def test_snapshots_are_the_latest_weights_and_their_mean_is_a_model(tmp_path):
     assert model.output.weight is model.target_embedding.token.weight
     for name, tensor in trainer.model.state_dict().items():
         assert torch.equal(tensor, states[-1][name])
+    save_snapshot(tmp_path, 1_000_000, mean, keep=2)
+    assert [path.name for path in snapshots(tmp_path)] == ["weights-000035.pt", "weights-1000000.pt"]
 
 
 def test_the_mean_of_no_checkpoints_is_refused(tmp_path):

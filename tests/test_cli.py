@@ -175,11 +175,12 @@ def test_compiling_takes_a_compiler(lessons, monkeypatch, tmp_path):
 def test_translate_lines_in_their_places(lessons, monkeypatch):
     numbers = [*range(0, 999_999, 9_973)]
     lines = [english(n) for n in numbers]
-    lines[67], lines[70] = "zwölf", ""
-    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines)))
+    lines[67], lines[70] = "zw\udcfflf", ""  # not UTF-8, and nothing
+    given = io.BytesIO("\n".join(lines).encode(errors="surrogateescape"))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given, encoding="utf-8"))
     code, out, error = lessons("translate")
     assert code == 2
-    assert "line 68: number: expected 0 to 999,999 in digits or English words, got 'zwölf'\n" in error
+    assert "line 68: number: expected 0 to 999,999 in digits or English words, got 'zw\\udcfflf'\n" in error
     assert "line 71: number: expected 0 to 999,999 in digits or English words, got nothing\n" in error
     assert [number for number, line in enumerate(out.splitlines()) if not line] == [67, 70]
     right = [line == german(n) for line, n in zip(out.splitlines(), numbers, strict=True)]
@@ -198,7 +199,8 @@ def test_at_a_terminal_each_line_is_answered_at_once(lessons, monkeypatch):
 
 
 def test_a_closed_output_pipe_is_no_error():
-    script = f"yes 12 | head -20000 | '{sys.executable}' -m transformer_lessons translate | head -1"
+    lessons = f"'{sys.executable}' -m transformer_lessons translate"
+    script = f"set -o pipefail; {lessons} 5 | true && yes 12 | head -20000 | {lessons} | head -1"
     command, environment = ["bash", "-c", script], {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
     result = subprocess.run(
         command, capture_output=True, text=True, timeout=300, check=False, env=environment

@@ -167,10 +167,11 @@ class Adapter(nn.Linear):
     "change",
     [
         lambda a: setattr(a, "W_v", Adapter(15, 15).double()),
+        lambda a: setattr(a, "W_v", nn.Linear(15, 15, bias=False).double()),
         lambda a: a.W_v.register_forward_hook(lambda module, given, output: output.cos()),
         lambda a: setattr(a, "attention", lambda q, k, v, mask, *, is_causal: (q + k + v.cos(), None)),
     ],
-    ids=["adapter", "hook", "attention"],
+    ids=["adapter", "no bias", "hook", "attention"],
 )
 def test_replaced_layers_hooks_and_attention_functions_are_used(change):
     attention, x = FusedMultiHeadAttention(15, 3).double(), torch.randn(2, 11, 15, dtype=torch.float64)
@@ -469,12 +470,16 @@ def test_int8_rounds_each_row_of_weights_and_each_vector_by_itself(bias):
         lambda model: model.output.register_full_backward_hook(lambda *_: None),
         lambda model: setattr(model.decoder_layers[1].self_attention, "attention", rotary_attention),
         lambda model: model.double(),
+        lambda model: torch.set_autocast_enabled("cpu", True),
     ],
-    ids=["adapter", "hook", "backward hook", "attention", "float64"],
+    ids=["adapter", "hook", "backward hook", "attention", "float64", "autocast"],
 )
 def test_only_known_models_take_steps_on_a_cpu(change):
     model, src = new_model().float().eval(), torch.tensor([[3, 4], [5, 0]])
     assert type(fastest_steps(model, src)) is CPUSteps
     assert type(fastest_steps(model, torch.tensor([[3], [0]]))) is Steps  # a row of padding alone
-    change(model)
-    assert type(fastest_steps(model, src)) is Steps
+    try:
+        change(model)
+        assert type(fastest_steps(model, src)) is Steps
+    finally:
+        torch.set_autocast_enabled("cpu", False)

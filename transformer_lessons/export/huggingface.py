@@ -20,6 +20,7 @@ from transformer_lessons.trainer.checkpoints import Tokeniser
 def save(directory: Path, model: Transformer, source: Tokeniser, target: Tokeniser) -> None:
     """Write model and tokeniser for ``from_pretrained``; a separate target tokeniser goes to ``target/``."""
     to_huggingface(model).save_pretrained(directory)
+    (directory / "model.safetensors").chmod(0o644)  # which only its owner could read
     tokeniser(source).save_pretrained(directory)
     if target is not source:
         tokeniser(target).save_pretrained(directory / "target")

@@ -62,11 +62,11 @@ def fastest_steps(model: Transformer, src: Int[Tensor, "batch source"], copies: 
     """The fastest steps for this model; for `CPUSteps`, every source sentence must have a real token."""
     kind, decoder = Steps, (model.target_embedding, model.decoder_layers, model.decoder_norm, model.output)
     if is_known(*(part for one in decoder for part in one.modules())):
-        weight = model.target_embedding.token.weight
-        onednn = weight.is_cpu and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available()
+        weight, has_words = model.target_embedding.token.weight, (src != model.config.pad_id).any(1).all()
+        is_float32 = weight.is_cpu and weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
         if src.device.type == "cuda":
             kind = ReplayedSteps
-        elif onednn and (src != model.config.pad_id).any(1).all():
+        elif is_float32 and has_words and torch.backends.mkldnn.is_available():
             kind = CompiledSteps if hasattr(model, "compiled_steps") else CPUSteps
     return kind(model, src, copies)
 

@@ -62,7 +62,7 @@ class FusedMultiHeadAttention(MultiHeadAttention):
     def projected(self, x: Float[Tensor, "batch positions d_model"], *projections: nn.Linear) -> list[Tensor]:
         """Each projection of x, split into heads."""
         # For few vectors, copying the matrices would cost more than multiplying by them.
-        if x.numel() < x.size(-1) ** 2 or not all(map(is_plain, projections)):
+        if x.numel() < x.size(-1) ** 2 or not all(is_plain(p) and p.bias is not None for p in projections):
             return [self.split(projection(x)) for projection in projections]
         weight = torch.cat([projection.weight for projection in projections])
         bias = torch.cat([projection.bias for projection in projections])

@@ -49,7 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     chosen = make_parser().parse_args(arguments)
     try:
-        return chosen.run(chosen) or 0
+        code = chosen.run(chosen) or 0
+        sys.stdout.flush()  # which can fail, too
+        return code
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -181,6 +183,8 @@ def translate(chosen: argparse.Namespace) -> int:
         print(*translations(task, parts, [read_sentence(task, parts, " ".join(chosen.text))], chosen.beam))
         return 0
     is_fine = True
+    if hasattr(sys.stdin, "reconfigure"):  # a line that is not UTF-8 must not end the others
+        sys.stdin.reconfigure(errors="surrogateescape")
     # A person at a terminal wants an answer after each line; a file is faster if many can be sorted by length.
     for lines in in_chunks(enumerate(sys.stdin, start=1), 1 if sys.stdin.isatty() else 500):
         readable = {}

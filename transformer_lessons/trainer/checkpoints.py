@@ -88,7 +88,7 @@ def load_model(directory: Path | None = None) -> tuple[Transformer, Tokeniser, T
 
 def snapshots(directory: Path) -> list[Path]:
     """The files of weights that a run has kept (``TrainingConfig.snapshots``), oldest first."""
-    return sorted(Path(directory).glob("weights-*.pt"))
+    return sorted(Path(directory).glob("weights-*.pt"), key=lambda path: (len(path.name), path.name))
 
 
 def save_snapshot(directory: Path, step: int, weights: dict[str, Tensor], *, keep: int) -> None:

@@ -85,7 +85,7 @@ class Trainer:
         layers = [*model.encoder_layers, *model.decoder_layers]
         for layer in layers if config.compile else ():
             # Layers of one kind share a graph. Compiling the whole model takes minutes, and is no faster.
-            layer.forward = torch.compile(layer.forward, dynamic=True)
+            layer.compile(dynamic=True)
         if config.recompute:
             recompute(model)
         loss = BatchLoss(model, config)
@@ -232,20 +232,16 @@ class Trainer:
         if self.directory is None:
             return
         weights = distributed.full_state_dict(self.model.state_dict())
-        content = {
-            "step": self.step,
-            "scaler": self.scaler.state_dict(),
-            "history": self.history,
-            "cpu_random_state": torch.get_rng_state(),
-            "cuda_random_states": torch.cuda.get_rng_state_all(),
-            "model": weights,
-            "optimizer": distributed.full_state_dict(self.optimizer.state_dict()),
-        }
+        content = {"step": self.step, "history": self.history, "scaler": self.scaler.state_dict()}
+        content |= {"model": weights, "optimizer": distributed.full_state_dict(self.optimizer.state_dict())}
+        content["cpu_random_state"] = torch.get_rng_state()
+        content["cuda_random_states"] = torch.cuda.get_rng_state_all()
         if distributed.rank():
             return
         with replacing(self.directory / CHECKPOINT) as temporary:
             torch.save(content, temporary)
-        if self.config.snapshots:
+        is_due = self.step % self.config.checkpoint_every == 0 or self.step == self.config.steps
+        if self.config.snapshots and is_due:  # not where a run was interrupted
             save_snapshot(self.directory, self.step, weights, keep=self.config.snapshots)
 
     def restore(self) -> None:
@@ -263,14 +259,12 @@ class Trainer:
             model.load_state_dict(weights)
             moments = found["optimizer"]
             for number, state in moments["state"].items():  # numbered in the order of the parameters
-                weight = self.parameters[number]
-                state |= {name: distributed.shard_like(weight, x) for name, x in state.items()}
+                state |= {k: distributed.shard_like(self.parameters[number], x) for k, x in state.items()}
             self.optimizer.load_state_dict(moments)
             self.scaler.load_state_dict(found["scaler"])
             self.step, self.history = found["step"], found["history"]
             torch.set_rng_state(found["cpu_random_state"])
-            states = found["cuda_random_states"]
-            torch.cuda.set_rng_state_all(states[: torch.cuda.device_count()])  # there may be fewer GPUs now
+            torch.cuda.set_rng_state_all(found["cuda_random_states"][: torch.cuda.device_count()])  # or fewer
         except Exception as error:  # torch raises all kinds for what is not a checkpoint
             expected = "resume: expected a checkpoint of this model"
             raise ValueError(f"{expected}, got {path}: {brief(error)}") from None
