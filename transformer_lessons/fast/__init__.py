@@ -21,7 +21,7 @@ TORCH_CLASSES = nn.Linear, nn.Dropout, nn.Identity, nn.ModuleList
 
 
 def accelerate(model: nn.Module) -> nn.Module:
-    """Return the model itself, now with faster modules: same numbers up to rounding, same state dict.
+    """Return the model itself, now faster: same state dict, same numbers but for rounding and dropout.
 
     A pitfall: modules of other classes, such as a learner's own, stay as they are.
     """

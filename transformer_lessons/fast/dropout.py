@@ -14,7 +14,7 @@ class Dropout(nn.Dropout):
 
     Drawing random numbers is most of the work. `torch.nn.Dropout` draws 32 bits per entry; 16 are enough, so
     here a 64-bit number serves four. p is rounded to a multiple of 2⁻¹⁶, in the scale too. On other devices
-    and in a compiled step, this is PyTorch's. A pitfall: the same seed drops other entries on another device.
+    and in a compiled step, this is PyTorch's. A pitfall: a seed drops other entries here than there.
     """
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:

@@ -18,8 +18,8 @@ MAY_BE_ZERO = ("snapshots", "warmup_steps", "seed")
 class TrainingConfig:
     """The settings of a training run; the defaults are those for number words.
 
-    `accumulate`, `recompute`, `shard` and `plain` change no result, except for rounding. A value of the wrong
-    type or out of range, or two that contradict each other, raise a ValueError of one line.
+    `recompute` changes no result; `accumulate`, `shard` and `plain` none but by rounding and, with dropout,
+    by what is dropped. A value of a wrong type or out of range, or two in conflict, raise a ValueError.
     """
 
     steps: int = 340  #: optimiser steps in all; the schedule ends there

@@ -45,7 +45,7 @@ class LanguageModel(nn.Module):
     ``logits_t = norm(x_t) Eᵀ``, where x is the layers' output and position t has seen positions 1 … t
 
     The paper's decoder without a source is its encoder under a causal mask; the sizes are those of the target
-    in `config`. A pitfall: the input is also the target, one token later.
+    in `config`, which should have `norm_first`. A pitfall: the input is also the target, one token later.
     """
 
     def __init__(self, config: TransformerConfig, num_key_value_heads: int):
