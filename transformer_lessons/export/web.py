@@ -28,13 +28,13 @@ def script(name: str, content: dict) -> str:
     return f"lessons.addModel({json.dumps(name)}, {values});\n"
 
 
-def exported(model: Transformer, source: Tokeniser, target: Tokeniser) -> dict:
+def exported(model: Transformer, source: Tokeniser, target: Tokeniser, dtype: str = "int8") -> dict:
     """A model as plain values: config, tokens, and each parameter's offset in one string of bytes (base64).
 
     A matrix is int8, with a scale for each row: ``w ≈ q · s,  s = max |w| / 127``, so
-    ``|w − q · s| ≤ s / 2``. Vectors, one number in a hundred, stay float32. Tied weights are written once,
-    under their first name, and listed under `tied`. A pitfall: with one scale for a whole matrix, its
-    largest row would cost all others their precision.
+    ``|w − q · s| ≤ s / 2``. Vectors, one number in a hundred, stay float32, as everything does with
+    ``dtype="float32"``. Tied weights are written once, under their first name, and listed under `tied`. A
+    pitfall: with one scale for a whole matrix, its largest row would cost all others their precision.
 
     ValueError for a model with parts that the page has no code for, or without a list of tokens.
     """
@@ -50,7 +50,7 @@ def exported(model: Transformer, source: Tokeniser, target: Tokeniser) -> dict:
             tied[name] = known
             continue
         parts = {name: parameter.detach().float()}
-        if parameter.dim() == 2:
+        if dtype == "int8" and parameter.dim() == 2:
             parts[name], scale = to_int8(parts[name])
             parts[f"{name}.scale"] = scale.squeeze(-1)
         for key, tensor in parts.items():
