@@ -73,6 +73,7 @@ def test_a_wrong_argument_gets_one_line_and_exit_code_2(lessons, command, compla
     [
         ("{", "expected JSON"),
         ('{"task": "chess"}', "task: expected one of number-words, multi30k, wmt14, text, got 'chess'"),
+        ('{"models": {"d_model": 32}}', "config.json: expected parts among data, .*, got .'models'."),
         ('{"model": {"depth": 3}}', "config.json: .* unexpected keyword argument 'depth'"),
         ('{"data": {"colour": 1}}', "colour: number-words has no such setting"),
         ('{"data": 5}', "data: expected an object, got 5"),

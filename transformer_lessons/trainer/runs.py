@@ -11,7 +11,7 @@ import torch
 from transformer_lessons import __version__
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.files import read_json, write_json
-from transformer_lessons.fast import accelerate
+from transformer_lessons.fast import accelerate, plain
 from transformer_lessons.fast.products import CPU
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import checkpoints, distributed
@@ -23,6 +23,7 @@ RUNS = Path("runs")  # for folders of runs, unless another one is given
 # Settings that can be given both on the command line and in a config.json.
 TRAINING_OPTIONS = ("seed", "steps", "precision", "compile", "plain", "shard")
 OPTIONS = {"training": TRAINING_OPTIONS, "data": ("vocab_size", *FILES)}
+PARTS = {"task", "data", "model", "training", "source_tokens", "target_tokens"}  # of a config.json
 
 
 def choose_device(name: str) -> torch.device:
@@ -83,9 +84,7 @@ def print_resume_hint(trainer: Trainer, task: Task) -> None:
 def evaluate_run(trainer: Trainer, task: Task) -> None:
     """Evaluate the saved model, as a sharded one is whole only on disk, and write the record."""
     model, *tokenisers = checkpoints.load_model(trainer.directory)
-    model.to(trainer.device)
-    if not trainer.config.plain:
-        accelerate(model)
+    (plain if trainer.config.plain else accelerate)(model.to(trainer.device))
     result = task.evaluate(model, *tokenisers, 1, task.files("validation"))
     about = {"steps": trainer.step, "seed": trainer.config.seed}
     about |= {f"last_{name}": trainer.history[-1][name] for name in ("loss", "accuracy")}
@@ -155,6 +154,8 @@ def apply_settings(
 ) -> tuple[Task, dict, TrainingConfig]:
     """Data, model sizes and training settings, changed by a run's ``config.json``, or a dict like it."""
     content = read_json(source) if isinstance(source, Path) else source or {}
+    if unknown := sorted(content.keys() - PARTS):
+        raise ValueError(f"{source}: expected parts among {', '.join(sorted(PARTS))}, got {unknown}")
     # Another run's `trained_on` does not describe this one's files.
     data = {name: value for name, value in content.get("data", {}).items() if name != "trained_on"}
     try:
@@ -169,9 +170,8 @@ def apply_settings(
 
 def versions(device: torch.device) -> dict[str, str]:
     """The versions and the device with which a number was measured."""
-    # A processor's speed depends on its widest instructions.
-    name = CPU.get("cpu_name", platform.machine())
-    processor = f"{device}, {name}, {torch.backends.cpu.get_cpu_capability()}"
+    widest = torch.backends.cpu.get_cpu_capability()  # instructions, on which a processor's speed depends
+    processor = f"{device}, {CPU.get('cpu_name', platform.machine())}, {widest}"
     return {
         "transformer-lessons": __version__,
         "python": platform.python_version(),
