@@ -338,7 +338,7 @@ def test_a_letter_is_handed_on_in_a_loop_and_looked_up_by_attention(opened):
     knobs = {"letters after": 3, "kept": 0.5, "score of C": 2.0}
     for name, key, times, value in (
         ("letters after", "ArrowRight", 4, 7),
-        ("kept", "ArrowUp", 12, 1.1),  # the state grows
+        ("kept", "ArrowUp", 60, 1.1),  # the state grows
         ("score of C", "ArrowRight", 14, 3.4),
     ):
         for _ in range(times):

@@ -6,7 +6,7 @@
   const EXAMPLE = { letters: [..."Cfbeagdhbfcae"], loud: 8, after: 3, kept: 0.5, score: 2 };
   const KNOBS = {
     after: { name: "letters after", min: 1, max: 12, step: 1, digits: 0 },
-    kept: { name: "kept", min: 0.25, max: 1.25, step: 0.05, digits: 2 },
+    kept: { name: "kept", min: 0.25, max: 1.25, step: 0.01, digits: 2 },
     score: { name: "score of C", min: 0, max: 6, step: 0.1, digits: 1 },
   };
   const [BASE, HIGH, STEP, BAR] = [128, 92, 26, 20]; // HIGH: a state of 8, a weight of 1
