@@ -47,27 +47,25 @@ factor = {points = 2, text = "x is doubled", anchor = "attention"}
 shift = {points = 1, text = "shift is added", anchor = "attention"}
 gradients = {points = 1, text = "gradients flow", anchor = "attention", backward = true}
 
-[halved]
+[factor.halved]
 you = "you halve x"
 why = ""
 looks = ""
-costs = ["factor"]
 symptoms = ["error"]
 ways = [["2 * x", "x / 2"]]
 
-[no_shift]
+[shift.no_shift]
 you = "you never shift"
 why = ""
 looks = ""
-costs = ["shift"]
 symptoms = ["error"]
 ways = [[" + shift", ""]]
 
-[dear]
+[factor.dear]
 you = "you are charged for all"
 why = ""
 looks = ""
-costs = ["factor", "shift"]
+also = ["shift"]
 symptoms = ["error"]
 ways = [["2 * x", "-x"]]
 """
@@ -94,7 +92,7 @@ def test_requirements_without_probes_and_unknown_costs_are_refused():
     ):
         _ = noted(NOTES.replace("shift = {", "speed = {")).requirements
     with pytest.raises(ValueError, match=r"^affine: no_shift costs \['speed'\], not a requirement"):
-        _ = noted(NOTES.replace('["shift"]', '["speed"]')).mistakes
+        _ = noted(NOTES.replace("[shift.no_shift]", "[speed.no_shift]")).mistakes
 
 
 def answer_of(function):

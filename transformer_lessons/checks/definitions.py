@@ -1,9 +1,8 @@
 """The definition of a task: the right answer's text, its requirements, and the known changes of that text.
 
-The requirements, their points and the known mistakes are in ``mistakes/NAME.toml``, which reads like a
-teacher's notes. A mistake is not a second implementation but a change of the right answer's own text, for
-example `"/ math.sqrt(d_k)"` to nothing, so adding one takes no Python. A requirement also has a probe in
-``catalogue/NAME.py``: the calls that show whether it is met.
+The requirements, their points and the known mistakes are in ``mistakes/NAME.toml``, a teacher's notes. A mistake
+is a change of the right answer's text, such as `"/ math.sqrt(d_k)"` to nothing, so to add one takes no Python;
+``[scale.no_scale]`` costs `scale`. The calls that show whether a requirement is met are in ``catalogue/NAME.py``.
 """
 
 import inspect
@@ -205,7 +204,7 @@ class Task:
 
     @cached_property
     def notes(self) -> dict[str, Any]:
-        """``requirements`` and an entry for each mistake, as in the TOML file."""
+        """``requirements`` and, for each of them, the mistakes that cost it, as in the TOML file."""
         path = files("transformer_lessons.checks") / "mistakes" / f"{self.name}.toml"
         return tomllib.loads(path.read_text(encoding="utf-8"))
 
@@ -221,12 +220,13 @@ class Task:
     def mistakes(self) -> tuple[Mistake, ...]:
         """The known mistakes; ValueError if one costs a requirement that does not exist."""
         required = self.notes["requirements"]
-        noted = {name: entry for name, entry in self.notes.items() if name != "requirements"}
-        for name, entry in noted.items():
+        noted = [(r, *pair) for r in self.notes for pair in self.notes[r].items() if r != "requirements"]
+        for first, name, entry in noted:
+            entry["costs"] = [first, *entry.pop("also", [])]
             if unknown := set(entry["costs"]) - required.keys():
                 raise ValueError(f"{self.name}: {name} costs {sorted(unknown)}, not a requirement")
-            entry.setdefault("anchor", required[entry["costs"][0]]["anchor"])
-        return tuple(Mistake(name, **_tuples(entry)) for name, entry in noted.items())
+            entry.setdefault("anchor", required[first]["anchor"])
+        return tuple(Mistake(name, **_tuples(entry)) for _, name, entry in noted)
 
     @property
     def total(self) -> float:
