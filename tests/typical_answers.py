@@ -261,7 +261,7 @@ def written_by_heads(heads, weight):
         "ps04-3-check",
         "one length for all",
         MULTI_HEAD.replace("x.size(1), self.h", "query.size(1), self.h"),
-        "you split keys and values with the queries' length; they have their own",
+        "you use one length for queries and for keys; each has its own",
     ),
     (
         "ps04-5-check",
