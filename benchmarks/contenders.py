@@ -16,8 +16,6 @@ from transformer_lessons import export
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.batches import Batch, Batches, TokenBatches
 from transformer_lessons.data.vocabulary import Vocabulary
-from transformer_lessons.embeddings import TransformerEmbedding
-from transformer_lessons.encodings import SinusoidalEncoding
 from transformer_lessons.fast import products
 from transformer_lessons.fast.cpu_steps import product
 from transformer_lessons.fast.products import linear, weight_gradient
@@ -40,8 +38,7 @@ class PyTorch(nn.Transformer):
         layers = config.num_encoder_layers, config.num_decoder_layers
         sizes = config.d_model, config.num_heads, *layers, config.d_ff
         super().__init__(*sizes, config.dropout, batch_first=True)
-        added = {"position": SinusoidalEncoding(config.d_model, config.max_length), "dropout": config.dropout}
-        self.embedding = TransformerEmbedding(config.target_vocab_size, config.d_model, **added)
+        self.embedding = Transformer(config).target_embedding
 
     def forward(self, src: Tensor, tgt_in: Tensor) -> Tensor:
         """The logits, as from `Transformer`."""
@@ -143,7 +140,7 @@ def products_alone(batch: Batch, config: TransformerConfig) -> Step:
 
     Both sides of the batch must have the same length.
     """
-    (rows, length), layers = batch.src.shape, (config.num_encoder_layers, config.num_decoder_layers)
+    rows, length = batch.src.shape
     weights = [
         module.weight.detach() for module in Transformer(config).modules() if type(module) is nn.Linear
     ]
@@ -157,10 +154,9 @@ def products_alone(batch: Batch, config: TransformerConfig) -> Step:
             linear(x, weight)
             linear(gradient, weight.T)
             weight_gradient(gradient, x) if products.is_slow(x, weight) else gradient.T @ x
-        for is_causal, times in ((False, sum(layers)), (True, layers[1])):
-            for _ in range(times):
-                output = F.scaled_dot_product_attention(*qkv, is_causal=is_causal)
-                torch.autograd.grad(output, qkv, output.detach())
+        for is_causal in config.num_encoder_layers * [False] + config.num_decoder_layers * [False, True]:
+            output = F.scaled_dot_product_attention(*qkv, is_causal=is_causal)
+            torch.autograd.grad(output, qkv, output.detach())
         return real_tokens(batch)
 
     return step
@@ -176,8 +172,7 @@ class OneBatch(Batches):
 
     def __init__(self, rows: int, length: int, vocabulary: int):
         draw = torch.Generator().manual_seed(0)
-        ids = torch.randint(3, vocabulary, (3, rows, length), generator=draw)
-        self.batch = Batch(*ids)
+        self.batch = Batch(*torch.randint(3, vocabulary, (3, rows, length), generator=draw))
 
     def __getitem__(self, step: int) -> Batch:
         return self.batch
@@ -194,31 +189,27 @@ def by_ctranslate2(
     It has its own process, because two pools of OpenMP threads in one process both wait by sleeping: from the
     engine's first translation on, our decoding lost a fifth of its speed, and in int8 half.
     """
-    sizes = model.config.source_vocab_size, model.config.target_vocab_size
+    words = Vocabulary(map(str, range(3, model.config.target_vocab_size)))  # both languages'
     process = ProcessPoolExecutor(1, get_context("spawn"))
     with TemporaryDirectory() as directory:
-        words = [Vocabulary(map(str, range(3, size))) for size in sizes]
-        export.ctranslate2.save(Path(directory), model, *words)
+        export.ctranslate2.save(Path(directory), model, words, words)
         options = {"compute_type": kind, "intra_threads": threads or torch.get_num_threads()}
         process.submit(_load, directory, options).result()
 
     def translate(src: list[list[int]], **options: int) -> list[list[int]]:
-        tokens = [[str(x) for x in row] for row in src]
-        found = process.submit(_translated, tokens, options).result()
-        return [[words[1].ids[word] for word in one] for one in found]
+        tokens = [list(map(str, row)) for row in src]
+        return list(map(words.encode, process.submit(_translated, tokens, options).result()))
 
     return translate
 
 
 def _load(directory: str, options: dict) -> None:
-    """Load the engine, in its own process."""
     from ctranslate2 import Translator
 
     _load.engine = Translator(directory, **options)
 
 
 def _translated(tokens: list[list[str]], options: dict) -> list[list[str]]:
-    """The engine's translations, in its own process."""
     return [one.hypotheses[0] for one in _load.engine.translate_batch(tokens, **options)]
 
 

@@ -36,7 +36,7 @@ from transformer_lessons import decoding
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.batches import Batches, TokenBatches
 from transformer_lessons.data.corpus import in_chunks
-from transformer_lessons.data.vocabulary import pad
+from transformer_lessons.data.vocabulary import Vocabulary, pad
 from transformer_lessons.export.huggingface import to_huggingface
 from transformer_lessons.fast import accelerate, products
 from transformer_lessons.fast.compiled import compile_decoding
@@ -111,7 +111,6 @@ def measure_decoding(config: TransformerConfig, rows: int, length: int, rounds: 
         assert tokens.shape == (rows, length), tokens.shape
         return tokens.numel()
 
-    by_engine = {"src": src.tolist(), "beam_size": 1, "max_decoding_length": length}
     ways = {
         OURS: partial(greedy, own, src, max_length=length),
         "Marian, cached": partial(by_marian, other, src, min_new_tokens=length, max_new_tokens=length),
@@ -122,9 +121,9 @@ def measure_decoding(config: TransformerConfig, rows: int, length: int, rounds: 
     else:
         ways["ours, compiled"] = partial(greedy, compile_decoding(deepcopy(own)), src, max_length=length)
         ways["ours, int8"] = partial(greedy, quantize(deepcopy(own)), src, max_length=length)
-        ways[ENGINE] = partial(by_ctranslate2(own), **by_engine)
-        ways[f"{ENGINE}, one thread"] = partial(by_ctranslate2(own, threads=1), **by_engine)
-        ways[f"{ENGINE}, int8"] = partial(by_ctranslate2(own, "int8"), **by_engine)
+        for name, how in {"": {}, ", one thread": {"threads": 1}, ", int8": {"kind": "int8"}}.items():
+            engine = by_ctranslate2(own, **how)
+            ways[ENGINE + name] = partial(engine, src.tolist(), beam_size=1, max_decoding_length=length)
     contenders = {name: partial(translate_all, translate) for name, translate in ways.items()}
     if device == "cpu":
         contenders["ours, products alone"] = decoding_products(own, rows, length)
@@ -153,28 +152,24 @@ def sentences(beam_size: int, rounds: int) -> dict:
     They are sorted by length into batches, as by `lessons translate`; all three programs use the same weights.
     """
     model, captions = caption_model()
-    src = sorted(captions, key=len)
-    batches = [*in_chunks(src, BATCH)]
-    theirs, engine = to_huggingface(model), by_ctranslate2(model)
-
+    batches = [*in_chunks(sorted(captions, key=len), BATCH)]
     search = greedy if beam_size == 1 else partial(beam, beam_size=beam_size)
-    for_marian = {"num_beams": beam_size, "max_length": LONGEST + 1}  # with the start mark
-    for_marian |= {"length_penalty": 0.6} if beam_size > 1 else {}
-    for_engine = {"beam_size": beam_size, "max_decoding_length": LONGEST, "patience": 2}
-    for_engine["length_penalty"] = 0.6
+    alike = {} if beam_size == 1 else {"length_penalty": 0.6}
+    for_marian = {"num_beams": beam_size, "max_length": LONGEST + 1, **alike}  # with the start mark
+    for_engine = {"beam_size": beam_size, "max_decoding_length": LONGEST, "patience": 2, **alike}
 
     def translate_all(translate: Callable[[list[list[int]]], Tensor | list[list[int]]]) -> int:
-        assert sum(map(len, map(translate, batches))) == len(src)
-        return len(src)
+        assert sum(map(len, map(translate, batches))) == len(captions)
+        return len(captions)
 
-    def ours(model: Transformer, batch: list[list[int]]) -> Tensor:
-        return search(model, pad(batch, model.config.pad_id), max_length=LONGEST)
+    def padded(translate: Callable[..., Tensor], model: nn.Module, **how: float) -> Callable:
+        return lambda batch: translate(model, pad(batch, Vocabulary.pad_id), **how)
 
     ways = {
-        OURS: partial(ours, model),
-        "ours, compiled": partial(ours, compile_decoding(deepcopy(model))),
-        "Marian, cached": lambda batch: by_marian(theirs, pad(batch, model.config.pad_id), **for_marian),
-        ENGINE: partial(engine, **for_engine),
+        OURS: padded(search, model, max_length=LONGEST),
+        "ours, compiled": padded(search, compile_decoding(deepcopy(model)), max_length=LONGEST),
+        "Marian, cached": padded(by_marian, to_huggingface(model), **for_marian),
+        ENGINE: partial(by_ctranslate2(model), **for_engine),
     }
     steps = {name: partial(translate_all, translate) for name, translate in ways.items()}
     return compared(interleave(steps, rounds, 1))
