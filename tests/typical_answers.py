@@ -1,4 +1,6 @@
-"""Typical wrong answers: the visible check of each, a description, the text, a part of the message."""
+"""Typical wrong answers: above each, its visible check, a description, and a part of the message."""
+
+import re
 
 TYPICAL_ATTENTION = """
 def scaled_dot_product_attention(query, key, value, mask=None):
@@ -75,93 +77,67 @@ def is_right(attention):
         return False
 """
 
-WRONG = [
-    (
-        "ps01-2-check",
-        "nn.Embedding as it comes",
-        "TokenEmbedding = nn.Embedding",
-        "your weight starts with variance 1, and you return its rows unscaled",
-    ),
-    (
-        "ps01-3-check",
-        "softmax over the queries",
-        """
+LISTED = (
+    """
+# ps01-2-check: nn.Embedding as it comes
+# your weight starts with variance 1, and you return its rows unscaled
+TokenEmbedding = nn.Embedding
+
+# ps01-3-check: softmax over the queries
+# you take the softmax over the queries; take it over the keys, the last axis
 def scaled_dot_product_attention(query, key, value, mask=None):
     scores = query @ key.mT / key.shape[-1] ** 0.5
     if mask is not None:
         scores = torch.where(mask, scores, -1e9)
     weights = F.softmax(scores, dim=-2)
     return weights @ value, weights
-""",
-        "you take the softmax over the queries; take it over the keys, the last axis",
-    ),
-    (
-        "ps01-3-check",
-        "no scaling in a first draft",
-        TYPICAL_ATTENTION.replace(" / math.sqrt(query.size(-1))", ""),
-        "you left out the division by √d_k",
-    ),
-    (
-        "ps01-3-check",
-        "inverted mask",
-        TYPICAL_ATTENTION.replace("~mask", "mask"),
-        "you hide the keys where the mask is True; True means: may attend",
-    ),
-    (
-        "ps01-3-back-check",
-        "the root not undone",
-        """
+
+# ps01-3-check: no scaling in a first draft
+# you left out the division by √d_k
+"""
+    + TYPICAL_ATTENTION.replace(" / math.sqrt(query.size(-1))", "")
+    + """
+# ps01-3-check: inverted mask
+# you hide the keys where the mask is True; True means: may attend
+"""
+    + TYPICAL_ATTENTION.replace("~mask", "mask")
+    + """
+# ps01-3-back-check: the root not undone
+# d_k = 16: weights [0.1, 0.2, 0.3, 0.4] are asked for, 0.203
 def query_and_key(weights, d_k):
     scores = weights.clamp(min=1e-10).log()
     return torch.ones(1, d_k), scores[:, None].expand(-1, d_k) / d_k
-""",
-        "d_k = 16: weights [0.1, 0.2, 0.3, 0.4] are asked for, 0.203",
-    ),
-    (
-        "ps01-5-capped-check",
-        "capped after masking",
-        """
+
+# ps01-5-capped-check: capped after masking
+# your hidden scores are −cap (filled with it, or masked before they are capped)
 def soft_capped_attention(query, key, value, cap, mask=None):
     scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
     if mask is not None:
         scores = scores.masked_fill(~mask, -1e9)
     weights = (cap * (scores / cap).tanh()).softmax(-1)
     return weights @ value, weights
-""",
-        "your hidden scores are −cap (filled with it, or masked before they are capped)",
-    ),
-    (
-        "ps02-2-causal-check",
-        "a float matrix",
-        """
+
+# ps02-2-causal-check: a float matrix
+# your mask holds numbers, or is a list or NumPy array; a tensor of booleans is asked for
 def causal_mask(queries, keys=None):
     keys = keys or queries
     return torch.tril(torch.ones(queries, keys), diagonal=keys - queries)
-""",
-        "your mask holds numbers, or is a list or NumPy array; a tensor of booleans is asked for",
-    ),
-    (
-        "ps02-2-combine-check",
-        "the last mask wins",
-        """
+
+# ps02-2-combine-check: the last mask wins
+# you keep one of the masks and lose the others
 def combine_masks(*masks):
     combined = None
     for mask in masks:
         combined = mask if mask is not None else combined
     return combined
-""",
-        "you keep one of the masks and lose the others",
-    ),
-    (
-        "ps02-2-padding-check",
-        "unsqueezed once",
-        "def padding_mask(ids, pad_id):\n    return (ids != pad_id).unsqueeze(1)",
-        "your mask has shape (batch, 1, keys), one axis short of (batch, 1, 1, keys)",
-    ),
-    (
-        "ps02-3-check",
-        "sized by the batch",
-        """
+
+# ps02-2-padding-check: unsqueezed once
+# your mask has shape (batch, 1, keys), one axis short of (batch, 1, 1, keys)
+def padding_mask(ids, pad_id):
+    return (ids != pad_id).unsqueeze(1)
+
+# ps02-3-check: sized by the batch
+# you give the look-ahead mask the size of the wrong axis of x (batch, heads or width)
 defects = "B"
 
 
@@ -171,23 +147,15 @@ def repaired(x, ids, pad_id):
     scores = x @ x.mT / math.sqrt(x.size(-1))
     scores = scores.masked_fill(~(real & past), -1e9)
     return scores.softmax(-1) @ x
-""",
-        "you give the look-ahead mask the size of the wrong axis of x (batch, heads or width)",
-    ),
-    (
-        "ps02-4-check",
-        "a window one too wide",
-        """
+
+# ps02-4-check: a window one too wide
+# your window is one key too wide: the query's own key counts as one
 def local_window_mask(queries, keys, window):
     full = torch.ones(1, 1, queries, keys, dtype=torch.bool)
     return full.tril(keys - queries) & full.triu(keys - queries - window)
-""",
-        "your window is one key too wide: the query's own key counts as one",
-    ),
-    (
-        "ps03-2-table-check",
-        "an exponent for each column",
-        """
+
+# ps03-2-table-check: an exponent for each column
+# you doubled the exponent, and gave the cosine a different one from the sine
 def sinusoidal(length, d_model):
     table = torch.zeros(length, d_model)
     for t in range(length):
@@ -195,13 +163,9 @@ def sinusoidal(length, d_model):
             table[t, i] = math.sin(t / 10000 ** (2 * i / d_model))
             table[t, i + 1] = math.cos(t / 10000 ** (2 * (i + 1) / d_model))
     return table
-""",
-        "you doubled the exponent, and gave the cosine a different one from the sine",
-    ),
-    (
-        "ps03-3-check",
-        "one defect left",
-        """
+
+# ps03-3-check: one defect left
+# you doubled the exponent
 defects = "CFG"
 
 
@@ -211,13 +175,9 @@ def repaired(k, d_model):
     matrix = torch.diag(angle.cos().repeat_interleave(2))
     matrix[i, i + 1], matrix[i + 1, i] = angle.sin(), -angle.sin()
     return matrix
-""",
-        "you doubled the exponent",
-    ),
-    (
-        "ps03-4-check",
-        "Llama's layout",
-        """
+
+# ps03-4-check: Llama's layout
+# you pair entry i with entry i + d_k/2; here neighbours form a pair
 def rotate(x, positions):
     d_k = x.shape[-1]
     inverse = 1.0 / (10000 ** (torch.arange(0, d_k, 2).float() / d_k))
@@ -225,59 +185,41 @@ def rotate(x, positions):
     angle = torch.cat((angle, angle), dim=-1)
     half = torch.cat((-x[..., d_k // 2 :], x[..., : d_k // 2]), dim=-1)
     return x * angle.cos().to(x.dtype) + half * angle.sin().to(x.dtype)
-""",
-        "you pair entry i with entry i + d_k/2; here neighbours form a pair",
-    ),
-    (
-        "ps03-5-check",
-        "the first query at the first key",
-        """
+
+# ps03-5-check: the first query at the first key
+# you align the first query with the first key; align the last ones
 def relative_bias(table, queries, keys=None):
     keys = keys or queries
     c = table.size(1) // 2
     distance = torch.arange(keys)[None] - torch.arange(queries)[:, None]
     return table[:, distance.clamp(-c, c) + c]
-""",
-        "you align the first query with the first key; align the last ones",
-    ),
-    (
-        "ps04-2-check",
-        "rows of a matrix that is kept transposed",
-        """
+
+# ps04-2-check: rows of a matrix that is kept transposed
+# you use rows of weight; nn.Linear stores W_o transposed
 def written_by_heads(heads, weight):
     d_k = heads.size(-1)
     blocks = [weight[i * d_k : (i + 1) * d_k] for i in range(heads.size(1))]
     return torch.stack([heads[:, i] @ block for i, block in enumerate(blocks)], dim=1)
-""",
-        "you use rows of weight; nn.Linear stores W_o transposed",
-    ),
-    (
-        "ps04-3-check",
-        "heads with view",
-        MULTI_HEAD.replace("x.size(1), self.h, self.d_k).transpose(1, 2)", "self.h, x.size(1), self.d_k)"),
-        "you split the heads with view or reshape only",
-    ),
-    (
-        "ps04-3-check",
-        "one length for all",
-        MULTI_HEAD.replace("x.size(1), self.h", "query.size(1), self.h"),
-        "you use one length for queries and for keys; each has its own",
-    ),
-    (
-        "ps04-5-check",
-        "repeat instead of repeat_interleave",
-        """
+
+# ps04-3-check: heads with view
+# you split the heads with view or reshape only
+"""
+    + MULTI_HEAD.replace("x.size(1), self.h, self.d_k).transpose(1, 2)", "self.h, x.size(1), self.d_k)")
+    + """
+# ps04-3-check: one length for all
+# you use one length for queries and for keys; each has its own
+"""
+    + MULTI_HEAD.replace("x.size(1), self.h", "query.size(1), self.h")
+    + """
+# ps04-5-check: repeat instead of repeat_interleave
+# so query head i uses head i mod g; neighbours share a head
 def grouped_query_attention(query, key, value, mask=None):
     each = query.size(1) // key.size(1)
     key, value = (x.repeat(1, each, 1, 1) for x in (key, value))
     return scaled_dot_product_attention(query, key, value, mask)
-""",
-        "so query head i uses head i mod g; neighbours share a head",
-    ),
-    (
-        "ps05-2-feed-forward-check",
-        "a feed-forward layer without activation",
-        """
+
+# ps05-2-feed-forward-check: a feed-forward layer without activation
+# you left out the activation; two linear maps in a row are one linear map
 class FeedForward(nn.Module):
     def __init__(self, d_model, d_ff, *, activation="relu", dropout=0.0):
         super().__init__()
@@ -286,13 +228,9 @@ class FeedForward(nn.Module):
 
     def forward(self, x):
         return self.W_2(self.dropout(self.W_1(x)))
-""",
-        "you left out the activation; two linear maps in a row are one linear map",
-    ),
-    (
-        "ps05-2-layer-norm-check",
-        "the layer norm of many tutorials",
-        """
+
+# ps05-2-layer-norm-check: the layer norm of many tutorials
+# you wrote (x − mean)/(x.std() + eps): .std() divides by d_model − 1, and ε is outside the root
 class LayerNorm(nn.Module):
     def __init__(self, features, eps=1e-12):
         super().__init__()
@@ -302,51 +240,39 @@ class LayerNorm(nn.Module):
     def forward(self, x):
         mean, std = x.mean(-1, keepdim=True), x.std(-1, keepdim=True)
         return self.weight * (x - mean) / (std + self.eps) + self.bias
-""",
-        "you wrote (x − mean)/(x.std() + eps): .std() divides by d_model − 1, and ε is outside the root",
-    ),
-    (
-        "ps05-4-check",
-        "zeros that are averaged",
-        """
+
+# ps05-4-check: zeros that are averaged
+# you set padding to zero and average over all positions; divide by the number of real ones
 class MaskedBatchNorm(nn.BatchNorm1d):
     def forward(self, x, mask):
         x = x.masked_fill(~mask[..., None], 0)
         return super().forward(x.mT).mT.masked_fill(~mask[..., None], 0)
-""",
-        "you set padding to zero and average over all positions; divide by the number of real ones",
-    ),
-    (
-        "ps06-2-add-and-norm-check",
-        "dropout after the norm",
-        ADD_AND_NORM.replace("norm(x + self.dropout(sublayer(x)))", "dropout(self.norm(x + sublayer(x)))"),
-        "you apply dropout to x, to the sum, or to its norm",
-    ),
-    (
-        "ps06-2-add-and-norm-check",
-        "a sandwich with a norm around it",
-        ADD_AND_NORM.replace(
-            "x + self.dropout(self.norm_after(sublayer(self.norm(x))))",
-            "self.norm_after(x + self.dropout(sublayer(self.norm(x))))",
-        ),
-        "with sandwich, you apply the second norm to the sum",
-    ),
-    (
-        "ps06-2-layer-check",
-        "cross-attention drawn as self-attention",
-        LAYER.replace("self.cross_attention(y, memory, mask=memory_mask)", "self.cross_attention(y, y, y)"),
-        "your cross-attention attends to the target again",
-    ),
-    (
-        "ps06-2-layer-check",
-        "causal where there is a memory",
-        LAYER.replace("is_causal=self.causal", "is_causal=memory is not None"),
-        "your self-attention is causal where there is a memory",
-    ),
-    (
-        "ps06-4-check",
-        "what was kept is not looked at",
-        """
+
+# ps06-2-add-and-norm-check: dropout after the norm
+# you apply dropout to x, to the sum, or to its norm
+"""
+    + ADD_AND_NORM.replace("norm(x + self.dropout(sublayer(x)))", "dropout(self.norm(x + sublayer(x)))")
+    + """
+# ps06-2-add-and-norm-check: a sandwich with a norm around it
+# with sandwich, you apply the second norm to the sum
+"""
+    + ADD_AND_NORM.replace(
+        "x + self.dropout(self.norm_after(sublayer(self.norm(x))))",
+        "self.norm_after(x + self.dropout(sublayer(self.norm(x))))",
+    )
+    + """
+# ps06-2-layer-check: cross-attention drawn as self-attention
+# your cross-attention attends to the target again
+"""
+    + LAYER.replace("self.cross_attention(y, memory, mask=memory_mask)", "self.cross_attention(y, y, y)")
+    + """
+# ps06-2-layer-check: causal where there is a memory
+# your self-attention is causal where there is a memory
+"""
+    + LAYER.replace("is_causal=self.causal", "is_causal=memory is not None")
+    + """
+# ps06-4-check: what was kept is not looked at
+# you attend only to the new tokens
 def decoder_layer_step(w, h, x, keys, values, memory_keys, memory_values, src_mask=None):
     def linear(name, y):
         return F.linear(y, w[name + ".weight"], w[name + ".bias"])
@@ -368,13 +294,9 @@ def decoder_layer_step(w, h, x, keys, values, memory_keys, memory_values, src_ma
     x = norm("cross", x + linear("cross_attention.W_o", merge(heads)))
     x = norm("feed_forward", x + linear("feed_forward.W_2", linear("feed_forward.W_1", x).relu()))
     return x, torch.cat([keys, k], 2), torch.cat([values, v], 2)
-""",
-        "you attend only to the new tokens",
-    ),
-    (
-        "ps06-5-check",
-        "padding is counted",
-        """
+
+# ps06-5-check: padding is counted
+# you count padding as positions
 class Transformer(nn.Module):
     def __init__(self, config):
         super().__init__()
@@ -402,25 +324,17 @@ class Transformer(nn.Module):
         for layer in self.decoder_layers:
             x = layer(x, memory, src_mask)
         return self.output(self.decoder_norm(x))
-""",
-        "you count padding as positions",
-    ),
-    (
-        "ps07-2-loss-check",
-        "smoothing left to PyTorch",
-        """
+
+# ps07-2-loss-check: smoothing left to PyTorch
+# you give padding a share of ε
 def label_smoothed_loss(logits, targets, *, pad_id, smoothing=0.1):
     loss = F.cross_entropy(
         logits.flatten(0, -2), targets.flatten(), ignore_index=pad_id, label_smoothing=smoothing, reduction="sum"
     )
     return loss, (targets != pad_id).sum()
-""",
-        "you give padding a share of ε",
-    ),
-    (
-        "ps07-2-pairs-check",
-        "no shift",
-        """
+
+# ps07-2-pairs-check: no shift
+# your tgt_in and tgt_out are the same
 from torch.nn.utils.rnn import pad_sequence
 
 
@@ -428,22 +342,14 @@ def teacher_forcing(targets, bos_id, eos_id, pad_id):
     rows = [torch.tensor([*sentence, eos_id]) for sentence in targets]
     whole = pad_sequence(rows, batch_first=True, padding_value=pad_id)
     return whole, whole
-""",
-        "your tgt_in and tgt_out are the same",
-    ),
-    (
-        "ps07-2-rate-check",
-        "the formula without step 0",
-        """
+
+# ps07-2-rate-check: the formula without step 0
+# your step 0 raises an error or has another rate than step 1
 def warmup_inverse_sqrt(step, d_model, warmup_steps):
     return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
-""",
-        "your step 0 raises an error or has another rate than step 1",
-    ),
-    (
-        "ps07-3-check",
-        "the loop of most tutorials",
-        """
+
+# ps07-3-check: the loop of most tutorials
+# you average the means of the batches
 defects = "BF"
 
 
@@ -459,36 +365,24 @@ def repaired(module, batches, accumulate, *, rate, pad_id):
             optimizer.zero_grad()
             losses.append(loss.item())
     return losses
-""",
-        "you average the means of the batches",
-    ),
-    (
-        "ps07-4-check",
-        "the certainty first",
-        """
+
+# ps07-4-check: the certainty first
+# accuracy 2/3, got 0.7167
 def calibration(logits, targets, pad_id):
     real = targets != pad_id
     best = logits[real].softmax(dim=-1).max(dim=-1)
     return best.values.mean(), (best.indices == targets[real]).float().mean()
-""",
-        "accuracy 2/3, got 0.7167",
-    ),
-    (
-        "ps07-5-check",
-        "moments changed in place",
-        """
+
+# ps07-5-check: moments changed in place
+# you change a tensor that you were given
 def adam_step(parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.98), eps=1e-9):
     first.mul_(betas[0]).add_(gradient, alpha=1 - betas[0])
     second.mul_(betas[1]).addcmul_(gradient, gradient, value=1 - betas[1])
     m, v = first / (1 - betas[0] ** step), second / (1 - betas[1] ** step)
     return parameter - rate * m / (v.sqrt() + eps), first, second
-""",
-        "you change a tensor that you were given",
-    ),
-    (
-        "ps08-2-check",
-        "the first sentence's token for all",
-        """
+
+# ps08-2-check: the first sentence's token for all
+# you give every sentence of the batch the token of the first one
 def greedy(model, src, *, max_length):
     tokens = torch.full((len(src), 1), model.config.bos_id)
     with torch.no_grad():
@@ -498,26 +392,18 @@ def greedy(model, src, *, max_length):
             if best == model.config.eos_id:
                 break
     return tokens[:, 1:]
-""",
-        "you give every sentence of the batch the token of the first one",
-    ),
-    (
-        "ps08-4-nucleus-check",
-        "without the token that crosses p",
-        """
+
+# ps08-4-nucleus-check: without the token that crosses p
+# you drop the token at which the sum crosses p
 def nucleus(logits, p):
     if not 0 < p <= 1:
         raise ValueError("p")
     values, index = logits.sort(dim=-1, descending=True)
     hidden = values.softmax(-1).cumsum(-1) > p
     return logits.masked_fill(hidden.gather(-1, index.argsort(-1)), -math.inf).softmax(-1)
-""",
-        "you drop the token at which the sum crosses p",
-    ),
-    (
-        "ps08-6-check",
-        "a mean of sentences",
-        """
+
+# ps08-6-check: a mean of sentences
+# you average the scores of sentences
 def bleu(candidates, references):
     if len(candidates) != len(references) or not all(references):
         raise ValueError("references")
@@ -532,13 +418,9 @@ def bleu(candidates, references):
         r = min((abs(len(one) - len(said)), len(one)) for one in several)[1]
         total += min(1, math.exp(1 - r / len(said))) * math.prod(right) ** 0.25
     return 100 * total / len(candidates)
-""",
-        "you average the scores of sentences",
-    ),
-    (
-        "ps08-8-check",
-        "a cache cut too late",
-        """
+
+# ps08-8-check: a cache cut too late
+# you attend to everything and cut afterwards
 def cached_attention_step(query, key, value, keys, values, window=None):
     if window is not None and window < 1:
         raise ValueError("window")
@@ -548,13 +430,9 @@ def cached_attention_step(query, key, value, keys, values, window=None):
     if window is not None:
         keys, values = keys[..., -window:, :], values[..., -window:, :]
     return output, keys, values
-""",
-        "you attend to everything and cut afterwards",
-    ),
-    (
-        "ps09-2-check",
-        "the chapter's loop",
-        """
+
+# ps09-2-check: the chapter's loop
+# your tiles are small, but the exponentials of all of them are kept for the backward pass
 def tiled_attention(query, key, value, block):
     query = query / math.sqrt(query.size(-1))
     m = torch.full_like(query[..., :1], -torch.inf)
@@ -567,23 +445,15 @@ def tiled_attention(query, key, value, block):
         o = o * correction + e @ value[..., start : start + block, :]
         m = larger
     return o / l
-""",
-        "your tiles are small, but the exponentials of all of them are kept for the backward pass",
-    ),
-    (
-        "ps09-5-check",
-        "all logits",
-        """
+
+# ps09-5-check: all logits
+# you compute the logits of the whole vocabulary at once
 def chunked_cross_entropy(hidden, weight, targets, chunk, pad_id):
     total = F.cross_entropy(hidden @ weight.T, targets, ignore_index=pad_id, reduction="sum")
     return total / (targets != pad_id).sum().clamp(min=1)
-""",
-        "you compute the logits of the whole vocabulary at once",
-    ),
-    (
-        "ps09-6-check",
-        "a state changed in place",
-        """
+
+# ps09-6-check: a state changed in place
+# you change the caller's S or z in place
 def linear_attention_step(query, key, value, S=None, z=None, *, decay=1.0):
     q, k = F.elu(query) + 1, F.elu(key) + 1
     if S is None:
@@ -593,13 +463,9 @@ def linear_attention_step(query, key, value, S=None, z=None, *, decay=1.0):
     S += k[..., None] * value[..., None, :]
     z += k
     return (q[..., None, :] @ S)[..., 0, :] / (q * z).sum(-1, keepdim=True), S, z
-""",
-        "you change the caller's S or z in place",
-    ),
-    (
-        "ps10-5-check",
-        "the gradient of a sum",
-        """
+
+# ps10-5-check: the gradient of a sum
+# you take the gradient of the sum of an output's numbers
 def influence(model, x):
     training = model.training
     model.eval()
@@ -612,34 +478,29 @@ def influence(model, x):
         rows.append(torch.zeros_like(x) if not y.requires_grad or row is None else row)
     model.train(training)
     return torch.stack(rows).abs().amax(-1) > 0
-""",
-        "you take the gradient of the sum of an output's numbers",
-    ),
-    (
-        "ps10-5-check",
-        "faint means none",
-        """
+
+# ps10-5-check: faint means none
+# you overlook faint influences
 def influence(model, x):
     training = model.training
     model.eval()
     slopes = torch.autograd.functional.jacobian(model, x)
     model.train(training)
     return slopes.abs().amax(dim=(1, 3)) > 1e-6
-""",
-        "you overlook faint influences",
-    ),
-    (
-        "ps10-6-check",
-        "shapes",
-        IS_RIGHT.format("output.shape == (2, 5, 11) and weights.shape == (2, 5, 7)"),
-        "your test finds only crashes and wrong shapes",
-    ),
-    (
-        "ps10-6-check",
-        "rows that sum to one",
-        IS_RIGHT.format(
-            "torch.allclose(weights.sum(-1), torch.ones(2, 5)) and torch.equal(output, weights @ value)"
-        ),
-        "it is required that what is not softmax(QKᵀ/√d_k) V fails",
-    ),
-]
+
+# ps10-6-check: shapes
+# your test finds only crashes and wrong shapes
+"""
+    + IS_RIGHT.format("output.shape == (2, 5, 11) and weights.shape == (2, 5, 7)")
+    + """
+# ps10-6-check: rows that sum to one
+# it is required that what is not softmax(QKᵀ/√d_k) V fails
+"""
+    + IS_RIGHT.format(
+        "torch.allclose(weights.sum(-1), torch.ones(2, 5)) and torch.equal(output, weights @ value)"
+    )
+)
+
+_, *split = re.split(r"^# (ps.+): (.+)\n# (.+)\n", LISTED, flags=re.MULTILINE)
+# For each answer: its check, the description, the text, and the part of the message.
+WRONG = list(zip(split[::4], split[1::4], split[3::4], split[2::4], strict=True))
