@@ -6,7 +6,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from transformer_lessons import variants
 from transformer_lessons.attention import scaled_dot_product_attention
 
 
@@ -127,56 +126,6 @@ def scaled_by_a_constant(query, key, value, mask=None):
     return repeated(query / 3, key, value, mask)
 
 
-def linear_of_the_paper(queries, keys, values, is_causal=False, key_mask=None, eps=1e-6):
-    """As the authors' own code has it: einsum, a small ε below; causal by running sums."""
-    Q, K = F.elu(queries) + 1, F.elu(keys) + 1
-    if key_mask is not None:
-        K = K * key_mask.float()[..., None]
-    if not is_causal:
-        KV = torch.einsum("...sd,...sm->...md", K, values)
-        Z = 1 / (torch.einsum("...ld,...d->...l", Q, K.sum(dim=-2)) + eps)
-        return torch.einsum("...ld,...md,...l->...lm", Q, KV, Z)
-    L = Q.size(-2)
-    S = torch.einsum("...sd,...sm->...sdm", K, values).cumsum(-3)[..., -L:, :, :]
-    Z = 1 / (torch.einsum("...ld,...ld->...l", Q, K.cumsum(-2)[..., -L:, :]) + eps)
-    return torch.einsum("...ld,...ldm,...l->...lm", Q, S, Z)
-
-
-def linear_with_ones(query, key, value, *, is_causal=False, key_mask=None):
-    """A column of ones beside the values."""
-    q, k = (torch.where(x > 0, x + 1, x.clamp(max=0).exp()) for x in (query, key))
-    v = torch.cat([value, torch.ones_like(value[..., :1])], -1)
-    if key_mask is not None:
-        v = v * key_mask.unsqueeze(-1)
-    surplus = k.size(-2) - q.size(-2)
-    sums = torch.tril(q @ k.transpose(-2, -1), diagonal=surplus) @ v if is_causal else q @ (k.mT @ v)
-    return sums[..., :-1] / sums[..., -1:].clamp(min=1e-9)
-
-
-def linear_word_by_word(query, key, value, *, is_causal=False, key_mask=None):
-    k = F.elu(key) + 1
-    if key_mask is not None:
-        k = torch.where(key_mask[..., None], k, torch.zeros_like(k))
-    S, z, states = 0, 0, []
-    for t in range(key.size(-2)):
-        S, z = S + k[..., t, :, None] * value[..., t, None, :], z + k[..., t, :]
-        states.append((S, z))
-    out, surplus = [], key.size(-2) - query.size(-2)
-    for t in range(query.size(-2)):
-        q, (S, z) = F.elu(query[..., t, :]) + 1, states[t + surplus if is_causal else -1]
-        below = (q * z).sum(-1, keepdim=True)
-        out.append((q[..., None] * S).sum(-2) / torch.where(below > 0, below, 1.0))
-    return torch.stack(out, -2)
-
-
-def linear_with_absolute_values(query, key, value, *, is_causal=False, key_mask=None):
-    """A slip that is on no list: another φ."""
-    phi = lambda x: x.abs() + 1  # noqa: E731
-    return variants.linear_attention(
-        query, key, value, feature_map=phi, is_causal=is_causal, key_mask=key_mask
-    )
-
-
 def step_by_matrices(query, key, value, S=None, z=None, decay=1.0):
     q, k = F.elu(query).add(1).unsqueeze(-2), F.elu(key).add(1).unsqueeze(-2)
     outer = k.transpose(-2, -1) @ value.unsqueeze(-2)
@@ -217,12 +166,6 @@ def step_with_half_the_key(query, key, value, S=None, z=None, *, decay=1.0):
 RIGHT = {
     "written_by_heads": [written_by_einsum, written_one_by_one, written_by_a_wide_head],
     "grouped_query": [repeated, repeat_kv, an_axis_for_the_group, head_by_head],
-    "linear_attention": [
-        variants.linear_attention,
-        linear_of_the_paper,
-        linear_with_ones,
-        linear_word_by_word,
-    ],
     "linear_attention_step": [step_by_matrices, step_of_the_paper, step_with_one_table],
 }
 # Of each: the requirements that it loses, and the names that it gets.
@@ -237,6 +180,5 @@ WRONG = {
         (scaled_by_a_constant, {"attention"}, set()),
         (queries_dealt_out, {"sharing", "attention"}, set()),
     ],
-    "linear_attention": [(linear_with_absolute_values, {"formula"}, set())],
     "linear_attention_step": [(step_with_half_the_key, {"state", "decay"}, set())],
 }
