@@ -7,15 +7,16 @@ import math
 import re
 from functools import partial
 
-import lxml.html
-import nbformat
 import pytest
 import torch
 import transformers
 from live_pages import STATIC, check_fit, each, opening, said
+from test_book_chapters import code as cells
+from test_book_chapters import outputs, tags
 
-from book import site
+from book import live_data, site
 from book.browser import Browser
+from book.notebooks import CHAPTERS
 from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.data import number_words
 from transformer_lessons.data.byte_pair import BytePairEncoding
@@ -49,8 +50,9 @@ def numbers(words: str) -> list[float]:
     return [float(one) for one in re.findall(r"-?\d+(?:\.\d+)?", words.replace("−", "-"))]
 
 
-def press(browser: Browser, key: str, selector: str = ":focus") -> None:
-    browser.page.press(selector, key)
+def press(browser: Browser, key: str, selector: str = ":focus", times: int = 1) -> None:
+    for _ in range(times):
+        browser.page.press(selector, key)
 
 
 def click(browser: Browser, words: str) -> None:
@@ -61,18 +63,17 @@ def drag(browser: Browser, selector: str, *way: float, finger: bool = False) -> 
     """Drag the element by this many units of the panel."""
     middle = f"((a, b) => [a.x + a.width / 2, a.y + a.height / 2, b.width / 340])({BOX}, {PANEL})"
     x, y, scale = each(browser, selector, middle)[0]
-    points = [{"x": x + part * scale * way[0], "y": y + part * scale * way[1]} for part in (0, 0.5, 1, 1)]
+    end = {"x": x + scale * way[0], "y": y + scale * way[1]}
     if finger:
         devtools = browser.page.context.new_cdp_session(browser.page)
-        for at, kind in zip(points, ("Start", "Move", "Move", "End"), strict=True):
-            under = [] if kind == "End" else [at]
+        for kind, under in (("Start", [{"x": x, "y": y}]), ("Move", [end]), ("Move", [end]), ("End", [])):
             devtools.send("Input.dispatchTouchEvent", {"type": f"touch{kind}", "touchPoints": under})
     else:
-        browser.page.mouse.move(**points[0])
-        browser.page.mouse.down()
-        for at in points[1:]:
-            browser.page.mouse.move(**at)
-        browser.page.mouse.up()
+        mouse = browser.page.mouse
+        mouse.move(x, y)
+        mouse.down()
+        mouse.move(**end, steps=2)
+        mouse.up()
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -104,8 +105,8 @@ def test_a_moved_query_gets_the_packages_weights(opened, d_k):
     expected = [one.flatten().tolist() for output, weights in results for one in (weights, output)]
     browser = opened("attention")
     click(browser, f"dk = {d_k}")
-    for key in ("ArrowLeft", "ArrowLeft", "ArrowUp"):
-        press(browser, key, SLIDER)
+    press(browser, "ArrowLeft", SLIDER, times=2)
+    press(browser, "ArrowUp")
     assert numbers(said(browser)) == pytest.approx([1.8, 1.1, *itertools.chain(*expected)], abs=0.051)
     assert numbers(said(browser))[2:5] == pytest.approx(expected[0], abs=0.006)
     assert each(browser, SLIDER, "one.getAttribute('aria-valuetext')") == ["1.8, 1.1"]
@@ -115,11 +116,10 @@ def test_a_moved_query_gets_the_packages_weights(opened, d_k):
     assert said(browser).startswith("Query (2.0, 1.0)")
 
 
-@pytest.mark.parametrize("finger", [False, True])
-def test_a_query_is_dragged(opened, finger):
+def test_a_query_is_dragged(opened):
     browser = opened("attention")
     for way, place in (((-88, -44), "1.0, 1.5"), ((900, 0), "2.1, 1.5")):  # not beyond the panel
-        drag(browser, SLIDER, *way, finger=finger)
+        drag(browser, SLIDER, *way, finger=True)
         assert said(browser).startswith(f"Query ({place})")
 
 
@@ -204,10 +204,8 @@ def test_layers_until_a_word_is_known_are_those_of_matrix_powers(opened):
 
 
 def test_suspects_left_are_those_that_fit_all_answers(opened):
-    chapter = nbformat.read(STATIC.parent / "chapters" / "21_bug_clinic.ipynb", as_version=4)
-    outputs = [output.get("data", {}) for cell in chapter.cells for output in cell.get("outputs", ())]
-    [moving] = [one["text/html"] for one in outputs if 'data-live="clinic"' in one.get("text/html", "")]
-    about = json.loads(lxml.html.fromstring(moving).get("data-about"))
+    shown = [one.get("data", {}).get("text/html", "") for one in outputs(CHAPTERS / "21_bug_clinic.ipynb")]
+    about = json.loads(html.unescape(re.search('"clinic".*data-about="(.*?)"', "".join(shown))[1]))
     browser, found = opened("clinic", about=json.dumps(about)), about["found"]
     titles = [" ".join(words.split()) for words in about["questions"]]
     names, verdict = [*found], {"0": "passes", "1": "fails", "?": "can’t be compared"}
@@ -256,14 +254,11 @@ def test_angles_of_clock_hands_and_the_dot_product_are_the_packages(opened):
 
 def test_merges_are_those_of_byte_pair_encoding(opened):
     browser = opened("merges")
-    found = browser.page.evaluate(
-        "lessons.merges.learn(lessons.merges.EXAMPLE.words, [1, 10, 1, 1, 1, 1], 9)"
-    )
     words = browser.page.evaluate("lessons.merges.EXAMPLE.words")
+    found = browser.page.evaluate(f"lessons.merges.learn({words}, [1, 10, 1, 1, 1, 1], 9)")
     encoding = BytePairEncoding.train([*words, *9 * [words[1]]], 259 + 9)
     assert [step["made"] for step in found[1:]] == [token.decode() for token in encoding.tokens[-9:]]
-    spelt = ["".join(pieces) for pieces in found[-1]["words"]]
-    assert spelt == words
+    assert ["".join(pieces) for pieces in found[-1]["words"]] == words
     click(browser, "Merge")
     assert "en" in said(browser)
 
@@ -292,8 +287,7 @@ def test_the_knobs_leave_the_packages_chances(opened):
         ("top_k", "ArrowLeft", 31, 4),
     ):
         knobs[name] = value
-        for _ in range(times):
-            press(browser, key, f"[aria-label={name.replace('_', '-')}]")
+        press(browser, key, f"[aria-label={name.replace('_', '-')}]", times)
         given = torch.tensor(example["logits"]) / knobs["temperature"]
         p = likeliest(given, knobs["top_k"], knobs["top_p"]).softmax(-1)
         found = browser.page.evaluate(f"lessons.sampling.chances(lessons.sampling.EXAMPLE.logits, {knobs})")
@@ -341,8 +335,7 @@ def test_a_letter_is_handed_on_in_a_loop_and_looked_up_by_attention(opened):
         ("kept", "ArrowUp", 60, 1.1),  # the state grows
         ("score of C", "ArrowRight", 14, 3.4),
     ):
-        for _ in range(times):
-            press(browser, key, f"[aria-label='{name}']")
+        press(browser, key, f"[aria-label='{name}']", times)
         knobs[name] = value
         after, kept, score = knobs.values()
         inputs, state = torch.tensor([8.0] + after * [0.0]), 0.0
@@ -450,8 +443,7 @@ def test_a_table_answers_as_its_rule_says(opened, rule, alpha, delta):
         write(value)
     check()
     for times in (3, 12):
-        for _ in range(times):
-            press(browser, "ArrowUp", SLIDER)
+        press(browser, "ArrowUp", SLIDER, times)
         angle = math.radians(float(each(browser, SLIDER, "one.getAttribute('aria-valuenow')")[0]))
         keys.append(torch.tensor([[math.cos(angle), math.sin(angle)]]))
         check()
@@ -463,120 +455,88 @@ def test_a_table_answers_as_its_rule_says(opened, rule, alpha, delta):
 
 
 @torch.no_grad()
-def readings(english: list[str], german: list[str]) -> torch.Tensor:
-    """The trained translator's chances by row and part, sub-layer after sub-layer."""
-    src = torch.tensor([SOURCE.encode(english)])
-    mask = padding_mask(src, SOURCE.pad_id)
-    memory = MODEL.encode(src, mask)
-    x = [MODEL.target_embedding(torch.tensor([[1, *TARGET.encode(german)]]))]
-    for layer in MODEL.decoder_layers:
-        x.append(layer.add_norm_self(x[-1], partial(layer.self_attention, is_causal=True)))
-        x.append(layer.add_norm_cross(x[-1], partial(layer.cross_attention, key=memory, mask=mask)))
-        x.append(layer.add_norm_feed_forward(x[-1], layer.feed_forward))
-    return MODEL.output(torch.cat(x, dim=0)).softmax(-1).transpose(0, 1)
+def test_readings_of_the_lens_are_the_models():
+    """Sub-layer after sub-layer, with the output layer after each."""
+    for run in live_data.lens():
+        german, src = run["german"][1:], torch.tensor([SOURCE.encode(run["english"])])
+        memory = MODEL.encode(src, mask := padding_mask(src, SOURCE.pad_id))
+        x = [MODEL.target_embedding(torch.tensor([[1, *TARGET.encode(german)]]))]
+        for layer in MODEL.decoder_layers:
+            x.append(layer.add_norm_self(x[-1], partial(layer.self_attention, is_causal=True)))
+            x.append(layer.add_norm_cross(x[-1], partial(layer.cross_attention, key=memory, mask=mask)))
+            x.append(layer.add_norm_feed_forward(x[-1], layer.feed_forward))
+        expected = MODEL.output(torch.cat(x)).softmax(-1).transpose(0, 1)
+        shown = torch.tensor(run["chances"]) / 1e4
+        for row, (words, right) in enumerate(zip(run["words"], [*german, "EOS"], strict=True)):
+            assert right in words
+            of_words = expected[row][:, [NAMES.index(word) for word in words]]
+            torch.testing.assert_close(shown[row], of_words, atol=6e-5, rtol=0)
+        torch.testing.assert_close(
+            shown.amax(-1), expected.amax(-1), atol=6e-5, rtol=0
+        )  # no word is likelier
 
 
-SENTENCES = {
-    "421": "four hundred and twenty one",
-    "300,009": "three hundred thousand and nine",
-    "300,009, comma": "three hundred thousand , nine",
-    "800,059": "eight hundred thousand and fifty nine",
-    "68,001": "sixty eight thousand and one",
-}
-SUBLAYERS = "self-attention", "cross-attention", "feed-forward"
-PARTS = ["the embedding", *(f"layer {n}’s {part}" for n in (1, 2) for part in SUBLAYERS)]
-READING = re.compile(
-    r"Row (\w+), after (.+): (?:(\w+) (\d\.\d\d), )?(\w+) (\d\.\d\d)(?: \(before: (\d\.\d\d)\))?\. (.+)\."
-)
+READ = "svg:first-child > g > g[style^=cursor]"  # the cells of the map
 MAPPED = "[one.textContent, one.querySelectorAll('rect[fill=\"var(--value)\"]').length]"
 
 
-@pytest.mark.parametrize("button", SENTENCES)
-def test_every_reading_of_the_lens_is_the_models(opened, button):
-    browser, german = opened("lens"), number_words.german_tokens(int(re.sub(r"\D", "", button)))
-    chances, wanted = readings(SENTENCES[button].split(), german), [*german, "EOS"]
-    leads = [[NAMES[token] for token in row] for row in chances.argmax(-1)]
-    click(browser, button)
-    cells = each(browser, "svg:first-child > g > g[style^=cursor]", MAPPED)
-    assert cells == [
-        [word, int(word == right)] for row, right in zip(leads, wanted, strict=True) for word in row
+def test_the_map_and_the_bars_of_the_lens_show_its_readings(opened):
+    browser, runs = opened("lens"), live_data.lens()
+    *now, names = *runs[1]["chances"][2][4], [*runs[1]["words"][2], "others"]
+    shares = [share / 1e4 for share in (*now, 1e4 - sum(now))]
+    told = [
+        f"{share:.2f}" + " right" * (name == "tausend") for name, share in zip(names, shares, strict=True)
     ]
-    press(browser, "Shift+ArrowUp", "[aria-label=row]")  # five rows up
-    for row, right in enumerate(wanted):
-        for _ in "12":
-            press(browser, "Shift+ArrowLeft")
-        for part, lead in enumerate(leads[row]):
-            p = dict(zip(NAMES, chances[row, part].tolist(), strict=True))
-            name, place, first, best, second, share, before, verdict = READING.fullmatch(
-                said(browser)
-            ).groups()
-            assert (name, place, second) == (["BOS", *german][row], PARTS[part], right)
-            assert (first or right) == lead
-            assert float(share) == pytest.approx(p[right], abs=0.0051)
-            assert best is None or float(best) == pytest.approx(p[lead], abs=0.0051)
-            assert (before is None) == (part == 0)
-            old = chances[row, part - 1, NAMES.index(right)].item() if part else None
-            assert before is None or float(before) == pytest.approx(old, abs=0.0051)
-            led = part > 0 and leads[row][part - 1] == right
-            lost = (
-                "The right word loses the lead"
-                if led
-                else "Right is"
-                if lead != name
-                else "An echo: right is"
-            )
-            leading = "The right word leads" if led else "The right word takes the lead"
-            assert verdict.removesuffix(f" {right}") == (leading if lead == right else lost)
-            bars = each(browser, "svg:last-child > g > rect", "Number(one.getAttribute('width'))")
-            words = each(browser, "svg:last-child > g text", "one.textContent")
-            shown, told = words[::2], numbers(" ".join(words[1::2]))
-            assert {lead, right} <= set(shown)
-            p["others"] = 1 - sum(p[word] for word in shown[:-1])
-            expected = [p[word] for word in shown]
-            assert told == pytest.approx(expected, abs=0.0053)
-            assert bars == pytest.approx([204 * share for share in expected], abs=0.07)
-            assert [word for word, text in zip(shown, words[1::2], strict=True) if "right" in text] == [right]
-            press(browser, "ArrowRight")
-        press(browser, "ArrowDown")
-    assert browser.problems == []
+    words = each(browser, "svg:last-child > g text", "one.textContent")
+    assert (words[::2], words[1::2]) == (names, told)
+    bars = each(browser, "svg:last-child > g > rect", "Number(one.getAttribute('width'))")
+    assert bars == pytest.approx([204 * share for share in shares])
+    for button, run in zip(("421", "300,009", "300,009, comma", "800,059", "68,001"), runs, strict=True):
+        click(browser, button)
+        cells = each(browser, READ, MAPPED)
+        for right, words, row in zip([*run["german"][1:], "EOS"], run["words"], run["chances"], strict=True):
+            leads = [words[one.index(max(one))] for one in row]
+            assert [cells.pop(0) for _ in row] == [[word, int(word == right)] for word in leads]
 
 
 def test_a_reading_is_chosen_with_keys_pointer_and_button(opened):
-    browser = opened("lens")
-    start = "Row hundert, after layer 2’s self-attention: "
-    assert said(browser).startswith(start)
-    click(browser, "Walk")  # without motion: one step
-    assert said(browser).startswith("Row hundert, after layer 2’s cross-attention: ")
-    assert said(browser).endswith("The right word loses the lead.")
-    for _ in "12":
-        click(browser, "Walk")
-    assert said(browser).startswith("Row hundert, after the embedding: ")  # from the last part to the first
-    for way, row in ((-31, "drei"), (500, "neun")):  # not beyond the last
-        drag(browser, "[aria-label=row]", 0, way, finger=True)
-        assert said(browser).startswith(f"Row {row}, after the embedding: ")
+    browser, row = opened("lens"), "[aria-label=row]"
+
+    def check(sentence: str) -> None:
+        assert said(browser) == f"Row {sentence}."
+
+    start = (
+        "hundert, after layer 2’s self-attention: tausend 0.32 (before: 0.12). The right word takes the lead"
+    )
+    check(start)
+    for part, reading in (
+        (
+            "layer 2’s cross-attention",
+            "neun 0.27, tausend 0.20 (before: 0.32). The right word loses the lead",
+        ),
+        ("layer 2’s feed-forward", "neun 0.43, tausend 0.23 (before: 0.20). Right is tausend"),
+        ("the embedding", "hundert 1.00, tausend 0.00. An echo: right is tausend"),
+    ):
+        click(browser, "Walk")  # without motion: one step
+        check(f"hundert, after {part}: {reading}")
+    drag(browser, row, 0, 500, finger=True)  # not beyond the last
+    check("neun, after the embedding: neun 1.00, EOS 0.00. An echo: right is EOS")
     drag(browser, "[aria-label=part]", 900, 0)
-    assert said(browser).startswith("Row neun, after layer 2’s feed-forward: ")
-    values = "['now', 'max', 'text'].map((one_) => one.getAttribute(`aria-value${one_}`))"
-    assert each(browser, SLIDER, values) == [["5", "5", "neun"], ["7", "7", PARTS[-1]]]
-    browser.page.locator("svg:first-child > g > g[style^=cursor]").nth(8).click()
+    check("neun, after layer 2’s feed-forward: EOS 0.92 (before: 0.67). The right word leads")
+    browser.page.locator(READ).nth(8).click()
     assert said(browser).startswith("Row drei, after layer 1’s self-attention: ")
-    press(browser, "Home", "[aria-label=part]")
-    assert said(browser).startswith(start)
+    press(browser, "Home", row)
+    check(start)
     click(browser, "800,059")
-    for _ in "1234":
-        press(browser, "ArrowDown", "[aria-label=row]")
+    press(browser, "ArrowDown", row, times=4)
     click(browser, "421")  # has a row less
-    assert said(browser).startswith("Row zwanzig, after layer 2’s self-attention: ")
+    values = "['now', 'max', 'text'].map((one_) => one.getAttribute(`aria-value${one_}`))"
+    assert each(browser, row, values) == [["6", "6", "zwanzig"]]
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
 def test_a_smoothed_loss_and_its_gradient_are_the_packages(opened, smoothing):
-    browser, logits = opened("smoothing"), torch.tensor([[1.0, -2, 0.5, 3, 0]]).double().requires_grad_()
-    loss, _ = label_smoothed_loss(logits, torch.tensor([2]), pad_id=0, smoothing=smoothing)
-    loss.backward()
-    found = browser.page.evaluate(f"lessons.smoothing.judged({logits[0].tolist()}, 2, {smoothing})")
-    assert found["loss"] == pytest.approx(loss.item())
-    assert found["gradient"] == pytest.approx(logits.grad[0].tolist())
+    browser = opened("smoothing")
     click(browser, f"ε = {smoothing:g}")
     z = torch.tensor([[1, 1, 4, 1, 1]]).double().log().requires_grad_()
     for n in range(3):
@@ -593,8 +553,8 @@ def test_a_smoothed_loss_and_its_gradient_are_the_packages(opened, smoothing):
 def test_speculation_writes_the_models_words(opened, q, p):
     browser = opened("speculation")
     for name, start, wanted in (("draft: q", 0.9, q), ("model: p", 0.5, p)):
-        for _ in range(round(abs(wanted - start) / 0.05)):
-            press(browser, "ArrowRight" if wanted > start else "ArrowLeft", f"[aria-label='{name}']")
+        key = "ArrowRight" if wanted > start else "ArrowLeft"
+        press(browser, key, f"[aria-label='{name}']", round(abs(wanted - start) / 0.05))
     kept = min(p, q) + min(1 - p, 1 - q)
     expected = [q, p, kept, 1 - kept, p]  # between them stands “word 1”, twice
     found = numbers(said(browser).replace("word 1", ""))
@@ -609,50 +569,40 @@ def test_speculation_writes_the_models_words(opened, q, p):
 
 
 def test_caches_are_those_of_the_models_configurations(opened):
-    kinds = transformers.GptOssConfig, transformers.Qwen3NextConfig
-    kinds += transformers.DeepseekV3Config, transformers.SmolLM3Config
-    gpt, qwen, deepseek, smol = (kind() for kind in kinds)
+    names = "DeepseekV3", "GptOss", "SmolLM3", "Qwen3Next"
+    deepseek, gpt, smol, qwen = (getattr(transformers, f"{name}Config")() for name in names)
     state = qwen.linear_num_value_heads * qwen.linear_key_head_dim * qwen.linear_value_head_dim
     browser = opened("caches")
 
-    def sizes(n: int, how: str) -> dict[str, int]:
-        """The bytes of each model's cache."""
-        return browser.page.evaluate(
-            "Object.fromEntries(Object.entries(lessons.caches.MODELS).map(([name, model]) => "
-            f"[name, lessons.caches.bytes(model, {n}, '{how}').reduce((a, b) => a + b)]))"
-        )
+    def check(n: int, how: str, *numbers_kept: float) -> None:
+        """Compare the bytes that each model's layers keep, two a number."""
+        one = f"lessons.caches.bytes(model, {n}, '{how}').reduce((a, b) => a + b)"
+        found = browser.page.evaluate(f"Object.values(lessons.caches.MODELS).map((model) => {one})")
+        assert found == [2 * count for count in numbers_kept]
 
-    for power, presses in ((17, 0), (20, 3), (7, 13)):
-        for _ in range(presses):
-            press(browser, "ArrowRight" if power == 20 else "ArrowLeft", SLIDER)
-        n = 2**power
-        full, window = 2 * gpt.num_key_value_heads * gpt.head_dim * n, min(n, gpt.sliding_window) / n
-        numbers_kept = {
-            "DeepSeek-V3": deepseek.num_hidden_layers
-            * (deepseek.kv_lora_rank + deepseek.qk_rope_head_dim)
-            * n,
-            "gpt-oss-120b": sum(full * (1 if "full" in kind else window) for kind in gpt.layer_types),
-            "Gemma 3 1B": 2 * 256 * (22 * min(n, 512) + 4 * n),
-            "SmolLM3-3B": smol.num_hidden_layers * 2 * smol.num_key_value_heads * 128 * n,
-            "Qwen3-Next": sum(2 * 2 * 256 * n if "full" in kind else state for kind in qwen.layer_types),
-        }
-        found = sizes(n, "released")
-        assert found == {name: 2 * count for name, count in numbers_kept.items()}
-        assert said(browser).startswith(f"A text of {n:,} tokens leaves ")
-        told = re.findall(r"([\d.]+) ([MG])B", said(browser))
-        shown = [float(one) * {"M": 1e6, "G": 1e9}[unit] for one, unit in told]
-        assert shown == pytest.approx([*found.values()], rel=0.05)
-    widths = {
-        "DeepSeek-V3": 61 * deepseek.num_attention_heads * (deepseek.qk_nope_head_dim + deepseek.v_head_dim),
-        "gpt-oss-120b": 36 * 2 * gpt.num_attention_heads * gpt.head_dim,
-        "Gemma 3 1B": 26 * 2 * 4 * 256,
-        "SmolLM3-3B": 36 * 2 * smol.hidden_size,
-        "Qwen3-Next": 48 * 2 * qwen.num_attention_heads * qwen.head_dim,
-    }
-    assert sizes(1, "own") == {name: 2 * width for name, width in widths.items()}
-    press(browser, "Home", SLIDER)
+    for n in (2**7, 2**17):
+        windows = [n if "full" in kind else min(n, gpt.sliding_window) for kind in gpt.layer_types]
+        check(
+            *(n, "released"),
+            deepseek.num_hidden_layers * (deepseek.kv_lora_rank + deepseek.qk_rope_head_dim) * n,
+            2 * gpt.num_key_value_heads * gpt.head_dim * sum(windows),
+            2 * 256 * (22 * min(n, 512) + 4 * n),  # Gemma 3
+            smol.num_hidden_layers * 2 * smol.num_key_value_heads * 128 * n,
+            sum(2 * 2 * 256 * n if "full" in kind else state for kind in qwen.layer_types),
+        )
+    check(
+        *(1, "own"),
+        61 * deepseek.num_attention_heads * (deepseek.qk_nope_head_dim + deepseek.v_head_dim),
+        36 * 2 * gpt.num_attention_heads * gpt.head_dim,
+        26 * 2 * 4 * 256,
+        36 * 2 * smol.hidden_size,
+        48 * 2 * qwen.num_attention_heads * qwen.head_dim,
+    )
+    assert "131,072 tokens leaves 9.2 GB in DeepSeek-V3, 4.8 GB in gpt-oss-120b, 548 MB in" in said(browser)
     click(browser, "… and keys for each head")
     assert "77 GB in gpt-oss-120b" in said(browser)  # the chapter's answer
+    press(browser, "ArrowLeft", SLIDER, times=13)  # not beyond 128
+    assert "A text of 128 tokens " in said(browser)
 
 
 def test_bits_and_stored_numbers_are_those_of_torch(opened):
@@ -669,8 +619,7 @@ def test_bits_and_stored_numbers_are_those_of_torch(opened):
         bits = [f"{n % 2**size:0{size}b}" for n in x.view(whole).tolist()]
         assert [one["bits"] for one in ours] == bits
     click(browser, "1")
-    for _ in range(16):
-        press(browser, "ArrowRight", SLIDER)
+    press(browser, "ArrowRight", SLIDER, times=16)
     assert said(browser).endswith("float32 65536; bfloat16 65536; float16 ∞; float8, e4m3 448.")
 
 
@@ -697,8 +646,7 @@ def test_two_units_are_the_packages_layer_and_meet_all_points(opened):
     for goal, presses in SETTINGS.items():
         click(browser, goal)
         for i, times in enumerate(presses):
-            for _ in range(abs(times)):
-                browser.page.locator(".live-cell").nth(i).press("+" if times > 0 else "-")
+            press(browser, "+" if times > 0 else "-", f".live-cell >> nth={i}", abs(times))
         assert said(browser).startswith(f"Solved (wanted: {goal}).")
     browser.page.locator(".live-cell").nth(0).click()
     assert said(browser).startswith("2 of 3 points")
@@ -706,17 +654,14 @@ def test_two_units_are_the_packages_layer_and_meet_all_points(opened):
 
 def test_puzzles_can_be_solved_with_keys_and_pointer(opened):
     browser = opened("hand")
+    cells = browser.page.locator(".live-cell")
     assert said(browser).startswith("Solved (itself). b gives 0.97 to b, ")
     for goal, queries in SOLVED.items():
         click(browser, goal)
         assert said(browser).startswith(f"0 of 5 rows are right ({goal}).")
-        presses = [number for row in queries for number in row]
-        browser.page.evaluate(
-            "((presses) => { const cells = [...document.querySelectorAll('.live-cell')];"
-            "presses.forEach((times, i) => { for (let n = 0; n < Math.abs(times); n++)"
-            "cells[i].dispatchEvent(new MouseEvent('click', { shiftKey: times < 0 })); }); })"
-            f"({presses})"
-        )
+        for i, times in enumerate(itertools.chain(*queries)):
+            modifiers = ["Shift"] if times < 0 else []
+            cells.nth(i).click(click_count=abs(times), modifiers=modifiers) if times else None
         assert said(browser).startswith(f"Solved ({goal}).")
     for key, selector, focused in (
         ("+", ".live-cell", "b, first number: -3"),  # 3 becomes −3
@@ -746,12 +691,8 @@ BOXES = """[...document.querySelectorAll(".live-panels [role=button]")].map((box
 
 
 def test_a_box_of_the_whole_model_lights_up_the_lines_that_the_drawing_names(opened):
-    chapter = STATIC.parent / "chapters" / "12_the_whole_model.ipynb"
-    [code] = [
-        cell.source
-        for cell in nbformat.read(chapter, as_version=4).cells
-        if "canon:model.Transformer" in cell.metadata.get("tags", [])
-    ]
+    chapter = CHAPTERS / "12_the_whole_model.ipynb"
+    [code] = [one.source for one in cells(chapter) if "canon:model.Transformer" in tags(one)]
     cell = f'<div class="highlight"><pre>{html.escape(code)}</pre></div>'
     browser = opened("whole", still=cell + site.drawing(str(chapter), "fig-12-2"))
     boxes, lines = browser.page.evaluate(BOXES), code.split("\n")
@@ -761,19 +702,12 @@ def test_a_box_of_the_whole_model_lights_up_the_lines_that_the_drawing_names(ope
         assert box["said"] == f"{box['name']}: line{'s' * (len(lit) > 1)} {', '.join(map(str, lit))}."
         assert box["code"].split("\n")[0].endswith(lines[lit[0] - 1].strip())
         assert box["name"] in box["inside"]
-        named = [words for words in box["inside"] if words.startswith("line")]
-        assert named
-        assert set(lines_of(named)) <= set(lit), box["name"]
+        # Such as "lines 14–15, 41 · chapter 11".
+        named = [words.split("·")[0] for words in box["inside"] if words.startswith("line")]
+        drawn = {int(number) for number in re.findall(r"\d+", " ".join(named))}
+        assert drawn
+        assert drawn <= {*lit}, box["name"]
     norm = next(i for i, line in enumerate(lines) if "self.encoder_norm =" in line)
     browser.page.locator(".live-line").nth(norm).click()
     assert said(browser).startswith("encoder_norm: ")
     assert browser.problems == []
-
-
-def lines_of(written: list[str]) -> list[int]:
-    """The line numbers in words such as "lines 14–15, 41 · chapter 11"."""
-    found = []
-    for words in written:
-        for first, last in re.findall(r"(\d+)(?:–(\d+))?", words.split("·")[0]):
-            found += range(int(first), int(last or first) + 1)
-    return found
