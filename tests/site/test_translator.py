@@ -5,7 +5,6 @@ import json
 import pytest
 import torch
 from live_pages import STATIC, check_fit, each, said
-from playwright.sync_api import Error
 from torch import nn
 
 from book.browser import PHONE, Browser
@@ -17,6 +16,7 @@ from transformer_lessons.data.vocabulary import Vocabulary, pad
 from transformer_lessons.decoding import beam, greedy
 from transformer_lessons.export.web import exported, script
 from transformer_lessons.model import Transformer, TransformerConfig
+from transformer_lessons.tools import costs
 from transformer_lessons.tools.attention_maps import attention_maps
 from transformer_lessons.trainer.checkpoints import load_model
 
@@ -123,10 +123,8 @@ def test_with_8_bits_the_held_out_numbers_are_translated_the_same(browser, train
     model, source, target = trained
     numbers = number_words.held_out()
     ids = [source_ids(number, source) for number in numbers]
-    found = browser.page.evaluate(f"""(() => {{
-      const model = lessons.model("number_words");
-      return {json.dumps(ids)}.map((ids) => lessons.translate(model, ids).tokens);
-    }})()""")
+    translate = 'lessons.translate(lessons.model("number_words"), ids).tokens'
+    found = browser.page.evaluate(f"{ids}.map((ids) => {translate})")
     expected = greedy(model, pad(ids, model.config.pad_id), max_length=LONGEST).tolist()
     assert len(numbers) == 1000
     # The page's example is the only one that goes wrong, in the page and in PyTorch.
@@ -197,9 +195,8 @@ def test_any_one_head_can_go_as_the_page_says(trained):
 
 def test_page_describes_the_model_correctly(trained):
     words = (SCRIPTS.parents[1] / "explorables" / "translator.md").read_text(encoding="utf-8")
-    numbers = sum(parameter.numel() for parameter in trained[0].parameters())
     lines = (SCRIPTS / "model.js").read_text(encoding="utf-8").count("\n")
-    assert f"{numbers:,} numbers" in words
+    assert f"{costs.parameters(trained[0].config):,} numbers" in words
     assert f"{round(lines, -1)} lines" in words
 
 
@@ -221,31 +218,25 @@ def test_drawing_at_a_temperature(browser):
 
 def test_number_words_are_the_packages(browser):
     numbers = [*range(1200), *range(0, number_words.LIMIT, 997), 999_999]
-    found = browser.page.evaluate(f"""(() => {{
-      const {{ english, germanTokens, parse }} = lessons.numbers;
-      return {json.dumps(numbers)}.map((n) => [english(n), germanTokens(n), parse(english(n))]);
-    }})()""")
-    for number, (english, german, parsed) in zip(numbers, found, strict=True):
-        assert (english, german) == (number_words.english(number), number_words.german_tokens(number))
-        assert parsed == number
+    found = browser.page.evaluate(f"""(({{ english, germanTokens, parse }}) =>
+      {numbers}.map((n) => [english(n), germanTokens(n), parse(english(n))]))(lessons.numbers)""")
+    assert found == [[number_words.english(n), number_words.german_tokens(n), n] for n in numbers]
 
 
 READABLE = ("1,234", "−0", "+17", "Four hundred five", "twenty one", " 7 ", "one thousand one")
 REFUSED = ("", "x", "-1", "1000000", "12,34", "a hundred", "twelve hundred", "one million", "1e3")
 
 
-@pytest.mark.parametrize("text", READABLE + REFUSED)
-def test_page_reads_and_refuses_the_same_numbers_as_the_package(browser, text):
-    def read() -> int:
-        return browser.page.evaluate("(text) => lessons.numbers.parse(text)", text)
-
-    if text in READABLE:
-        assert read() == number_words.parse(text)
-    else:
+def test_page_reads_and_refuses_the_same_numbers_as_the_package(browser):
+    parse = (
+        "(text) => { try { return lessons.numbers.parse(text); } catch (error) { return error.message; } }"
+    )
+    for text in READABLE:
+        assert browser.page.evaluate(parse, text) == number_words.parse(text)
+    for text in REFUSED:
         with pytest.raises(ValueError, match="number"):
             number_words.parse(text)
-        with pytest.raises(Error, match=r"evaluate: Error: .{15}"):
-            read()
+        assert isinstance(browser.page.evaluate(parse, text), str), text
 
 
 # ---- The page
@@ -275,14 +266,13 @@ COMPLAINTS = {
 }
 
 
-@pytest.mark.parametrize(("text", "complaint"), COMPLAINTS.items())
-def test_invalid_number_is_reported_and_hides_the_old_answer(browser, text, complaint):
+def test_invalid_number_is_reported_and_hides_the_old_answer(browser):
     field, results = browser.page.locator("#translator-number"), browser.page.locator(".x-results")
-    ask(browser, "421")
-    assert complaint in ask(browser, text)
-    assert (field.get_attribute("aria-invalid"), results.is_visible()) == ("true", False)
-    assert "which is right" in ask(browser, "421")
-    assert (field.get_attribute("aria-invalid"), results.is_visible()) == (None, True)
+    for text, complaint in COMPLAINTS.items():
+        assert "which is right" in ask(browser, "421")
+        assert (field.get_attribute("aria-invalid"), results.is_visible()) == (None, True)
+        assert complaint in ask(browser, text)
+        assert (field.get_attribute("aria-invalid"), results.is_visible()) == ("true", False)
 
 
 def test_answer_is_hidden_until_it_is_written(browser):
@@ -300,13 +290,9 @@ def test_answer_is_hidden_until_it_is_written(browser):
 
 def test_the_sentence_stays_in_sight_while_heads_are_switched(browser):
     ask(browser, "421")
-    where = """(() => {
-      document.querySelector(".x-small input").scrollIntoView({ block: "end" });
-      const { top, bottom } = document.querySelector(".x-tokens").getBoundingClientRect();
-      return [top, bottom, innerHeight];
-    })()"""
-    top, bottom, height = browser.page.evaluate(where)
-    assert 0 <= top + 1 < bottom < height
+    each(browser, ".x-small input", "one.scrollIntoView({ block: 'end' })")
+    [seen] = each(browser, ".x-tokens", "((box) => [box.top + 1, box.bottom])(one.getBoundingClientRect())")
+    assert 0 <= seen[0] < seen[1] < 800
 
 
 def test_the_arrow_keys_walk_through_a_map(browser):
@@ -322,17 +308,12 @@ def test_the_arrow_keys_walk_through_a_map(browser):
     assert browser.page.locator(".x-tokens [aria-pressed=true]").count() == 1
 
 
-def test_heads_are_switched_off_and_on(browser):
-    ask(browser, "121212")
-    browser.page.click('[data-key="cross.1.0"]')
-    assert "with 1 of its heads off" in said(browser)
-    browser.page.click('[data-key="cross.1.0"]')
-    assert "off" not in said(browser)
-
-
-def test_weights_shown_are_the_weights(browser, trained):
+def test_heads_are_switched_off_and_on_and_weights_shown_are_the_weights(browser, trained):
     model, source, target = trained
     ask(browser, "421")
+    for words in ("with 1 of its heads off", "which is right"):
+        browser.page.click('[data-key="cross.1.0"]')
+        assert words in said(browser)
     shown = each(browser, ".x-map tbody td", "Number(one.style.getPropertyValue('--weight'))")
     tgt = [1, *target.encode(number_words.german_tokens(421))]
     with torch.no_grad():
