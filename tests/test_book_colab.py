@@ -6,15 +6,14 @@ is compared with what the course needs there: nothing is missing, and none of Co
 
 import ast
 import importlib.util
-import json
 import re
 import sys
 import tomllib
 import types
-from dataclasses import dataclass
 from importlib.metadata import requires
 from pathlib import Path
 
+import nbformat
 import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 from IPython.utils.text import DollarFormatter
@@ -23,6 +22,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from test_book_chapters import code, setup_cell
 
+from book.notebooks import chapters
 from transformer_lessons.tools import cli
 
 ROOT = Path(__file__).parents[1]
@@ -32,25 +32,16 @@ PIP = re.compile(r"^ *[%!]+ *pip +(.*)$", re.MULTILINE)
 OURS = canonicalize_name(PROJECT["name"])
 
 
-@dataclass(frozen=True)
-class Image:
-    """A Colab machine: its Python version, and its packages' versions by canonical name."""
-
-    name: str
-    python: str
-    versions: dict[str, str]
-
-
-def image(path: Path) -> Image:
+def image(path: Path) -> dict[str, str]:
+    """A Colab machine's versions, of Python too, by canonical name."""
     text = path.read_text(encoding="utf-8")
-    lines = (line.partition("==") for line in text.splitlines() if not line.startswith("#"))
-    python = re.search(r"Python (3\.\d+)", text)[1]
-    return Image(path.stem, python, {canonicalize_name(name): version for name, _, version in lines})
+    found = {canonicalize_name(name): version for name, version in re.findall(r"(?m)^(\w.*)==(.+)$", text)}
+    return found | {"python": re.search(r"Python (3\.\d+)", text)[1]}
 
 
-IMAGES = [image(path) for path in sorted((ROOT / "tests" / "colab").glob("*.txt"))]
-LISTED = next(each for each in IMAGES if each.name == "2026.01")  # the image with a complete list
-on_every_image = pytest.mark.parametrize("image", IMAGES, ids=lambda image: image.name)
+IMAGES = {path.stem: image(path) for path in sorted((ROOT / "tests" / "colab").glob("*.txt"))}
+LISTED = IMAGES["2026.01"]  # the image with a complete list
+on_every_image = pytest.mark.parametrize("image", IMAGES.values(), ids=IMAGES)
 
 
 # ---- What is installed
@@ -60,7 +51,7 @@ def sources(path: Path) -> list[str]:
     return [cell.source for cell in code(path)]
 
 
-def run_on_colab(source: str, image: Image, monkeypatch, **colab: object) -> list[str]:
+def run_on_colab(source: str, image: dict, monkeypatch, **colab: object) -> list[str]:
     """Run a cell as Colab does, with these modules of `google.colab`; return its pip commands."""
     commands, namespace = [], {"sys": sys, "Path": Path}
 
@@ -68,14 +59,10 @@ def run_on_colab(source: str, image: Image, monkeypatch, **colab: object) -> lis
         assert magic == "pip"
         commands.append(DollarFormatter().vformat(line, args=[], kwargs=namespace))
 
-    def find_spec(name: str):
-        return object() if canonicalize_name(name) in image.versions else None
-
-    kernel = types.SimpleNamespace(run_line_magic=start)
+    namespace["get_ipython"] = lambda: types.SimpleNamespace(run_line_magic=start)
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "google.colab", types.SimpleNamespace(**colab))
-        patch.setattr(importlib.util, "find_spec", find_spec)
-        namespace["get_ipython"] = lambda: kernel
+        patch.setattr(importlib.util, "find_spec", lambda name: image.get(canonicalize_name(name)))
         exec(TransformerManager().transform_cell(source), namespace)
     return commands
 
@@ -94,7 +81,7 @@ def asked_for(command: str) -> set[str]:
     return names
 
 
-def lacking(requirements: list[str], image: Image) -> set[str]:
+def lacking(requirements: list[str], image: dict) -> set[str]:
     """The distributions that the image lacks to meet these requirements, and those that they need in turn.
 
     Raises:
@@ -104,10 +91,10 @@ def lacking(requirements: list[str], image: Image) -> set[str]:
     while waiting:
         needed = waiting.pop()
         name = canonicalize_name(needed.name)
-        if needed.marker and not needed.marker.evaluate({"python_version": image.python, "extra": ""}):
+        if needed.marker and not needed.marker.evaluate({"python_version": image["python"], "extra": ""}):
             continue
-        if name in image.versions:
-            assert needed.specifier.contains(image.versions[name]), f"{needed}: {image.versions[name]}"
+        if name in image:
+            assert needed.specifier.contains(image[name]), f"{needed}: {image[name]}"
         elif name not in found:
             found.add(name)
             waiting += map(Requirement, requires(name) or [])
@@ -125,7 +112,7 @@ def test_the_setup_cell_asks_for_what_is_missing_and_nothing_else(image, monkeyp
 
 @on_every_image
 def test_what_colab_has_is_new_enough(image):
-    assert SpecifierSet(PROJECT["requires-python"]).contains(image.python)
+    assert SpecifierSet(PROJECT["requires-python"]).contains(image["python"])
     # Without the extra `submission`: it checks a notebook's file on the learner's own machine.
     for extra in ("chapters", "text"):
         lacking(PROJECT["optional-dependencies"][extra], image)
@@ -133,8 +120,7 @@ def test_what_colab_has_is_new_enough(image):
 
 def installing_cells() -> dict[str, str]:
     """The cells other than the setup cell that install something, by chapter."""
-    chapters = [path for path in NOTEBOOKS if path.parent.name == "chapters"]
-    found = [(path.stem[:2], source) for path in chapters for source in sources(path)[1:]]
+    found = [(path.stem[:2], source) for path in chapters() for source in sources(path)[1:]]
     return {chapter: source for chapter, source in found if PIP.search(source)}
 
 
@@ -176,7 +162,7 @@ def test_colab_is_asked_for_a_gpu_where_one_is_used():
     """And nowhere else: free GPUs are rationed, and one row of a table is not a reason to ask for one."""
     for path in NOTEBOOKS:
         uses = any('choose_device("auto")' in source for source in sources(path)[1:])
-        metadata = json.loads(path.read_text(encoding="utf-8"))["metadata"]
+        metadata = nbformat.read(path, as_version=4).metadata
         asks = (metadata.get("accelerator"), metadata.get("colab", {}).get("gpuType"))
         assert asks == (("GPU", "T4") if uses else (None, None)), path
 
@@ -186,12 +172,11 @@ def test_colab_is_asked_for_a_gpu_where_one_is_used():
 
 def imported(source: str) -> set[str]:
     """The third-party modules that a source imports, at any place."""
-    names = set()
+    found = []
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names.add(node.module.partition(".")[0])
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found += [node.module] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
+    names = {name.partition(".")[0] for name in found}
     return names - sys.stdlib_module_names - {"transformer_lessons", "google"}
 
 
@@ -205,7 +190,7 @@ def test_the_package_imports_what_it_declares():
 
 def test_notebooks_import_only_what_colab_has_or_they_installed(monkeypatch):
     for path in NOTEBOOKS:
-        there = set(LISTED.versions)
+        there = set(LISTED)
         for source in sources(path):
             if PIP.search(source):
                 for command in run_on_colab(source, LISTED, monkeypatch):
