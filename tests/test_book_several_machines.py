@@ -40,14 +40,6 @@ def test_commands_are_valid(command):
     assert chosen.resume_or_start
 
 
-def test_torchruns_of_several_nodes_share_no_store_with_their_processes():
-    """Otherwise restarts sometimes fail: PyTorch's issue 135712."""
-    meeting = [block for block in BLOCKS if "--nnodes" in block]
-    assert len(meeting) == 2
-    for block in meeting:
-        assert "\nexport TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1\n" in "\n" + block.partition("torchrun")[0]
-
-
 def rounded(numbers) -> str:
     """Numbers as the cells of a table's row."""
     return " | ".join(f"{number:.1f}" for number in numbers)
