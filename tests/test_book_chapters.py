@@ -19,7 +19,6 @@ FIGURE = re.compile(r'<figure class="drawing" id="fig-([\w-]+)"')
 FOLD = re.compile(r"<details>.*?</details>", re.DOTALL)
 FOLDED = {"hide-cell", "hide-input"}
 HIDDEN = {*FOLDED, "remove-input", "remove-cell", "setup"}
-LARGEST = 500_000  # bytes
 
 on_every_chapter = pytest.mark.parametrize("chapter", chapters(), ids=lambda path: path.stem)
 on_every_numbered_chapter = pytest.mark.parametrize("chapter", chapters("[0-9]*"), ids=lambda path: path.stem)
@@ -48,11 +47,6 @@ def visible(path) -> list:
     return [cell for cell in code(path) if not HIDDEN & tags(cell)]
 
 
-def visible_text(path) -> str:
-    """The text that a reader sees without opening a fold."""
-    return re.sub(r"<[^>]*>", "", FOLD.sub("", prose(path)))
-
-
 def outputs(path) -> list:
     return [output for cell in code(path) for output in cell.outputs]
 
@@ -70,6 +64,8 @@ def test_was_executed_top_to_bottom_without_complaint(chapter):
     counts = [cell.execution_count for cell in code(chapter)]
     assert counts == [*range(1, len(counts) + 1)]
     assert not [one for one in outputs(chapter) if one.output_type == "error" or one.get("name") == "stderr"]
+    # A picture is a numbered drawing.
+    assert not [one for one in outputs(chapter) if {"image/png", "image/svg+xml"} & set(one.get("data", {}))]
 
 
 @on_every_chapter
@@ -77,7 +73,7 @@ def test_is_normalised(chapter):
     text = chapter.read_text(encoding="utf-8")
     notebook = normalise(nbformat.reads(text, as_version=4))
     assert text == nbformat.writes(notebook) + "\n"
-    assert len(text.encode()) < LARGEST
+    assert len(text.encode()) < 500_000
     nbformat.validate(notebook)
 
 
@@ -115,11 +111,6 @@ def test_fits_the_page_and_reads_well_in_colab_too(chapter):
     assert [line for line in lines if len(line) > 80] == []
 
 
-@on_every_chapter
-def test_no_picture_is_left_without_a_number(chapter):
-    assert not [one for one in outputs(chapter) if {"image/png", "image/svg+xml"} & set(one.get("data", {}))]
-
-
 def test_words_are_spelt_correctly():
     """codespell checks the sources only, as drawings in the outputs are full of strings that are no words."""
     text = "\n".join(cell.source for path in chapters() for cell in nbformat.read(path, as_version=4).cells)
@@ -155,11 +146,12 @@ def test_cells_are_short_and_most_asserts_are_folded(chapter):
 
 @on_every_numbered_chapter
 def test_visible_text_is_short_and_its_reading_time_is_right(chapter):
-    words = len(re.findall(r"\S*\w\S*", visible_text(chapter)))
+    text = re.sub(r"<[^>]*>", "", FOLD.sub("", prose(chapter)))  # what a reader sees without opening a fold
+    words = len(re.findall(r"\S*\w\S*", text))
     assert 1_700 <= words <= 2_900 or chapter.stem == "00_on_one_page"
     lines = sum(len(cell.source.splitlines()) for cell in visible(chapter))
     minutes = words / 150 + lines / 15 + len(drawn(chapter))
-    told = int(re.search(r"Reading takes about (\d+) minutes", visible_text(chapter))[1])
+    told = int(re.search(r"Reading takes about (\d+) minutes", text)[1])
     assert abs(told - minutes) <= 5
 
 
