@@ -412,32 +412,20 @@ def test_running_sums_of_tiles_are_the_softmax_of_what_was_read(opened, block):
     ("rule", "alpha", "delta"), [("Sum", 1, 0), ("Decay, α = ½", 0.5, 0), ("Delta rule", 1, 1)]
 )
 def test_a_table_answers_as_its_rule_says(opened, rule, alpha, delta):
-    browser, table = opened("memory"), torch.zeros(2, 2)
+    browser, table, key = opened("memory"), torch.zeros(2, 2), torch.tensor([[0.6, 0.8]])
     click(browser, rule)
-    keys = [torch.tensor([[0.6, 0.8]])]
-    values = {"A": torch.tensor([[1.0, 0]]), "B": torch.tensor([[0.0, 1]])}
-
-    def check() -> None:
-        x, y, *answer = numbers(said(browser).split(". ", 1)[1])
-        assert [x, y] == pytest.approx(keys[-1][0].tolist(), abs=0.006)
-        assert answer == pytest.approx((keys[-1] @ table)[0].tolist(), abs=0.006)
-
-    def write(value: str) -> None:
-        nonlocal table
-        table = alpha * table
-        table = table + keys[-1].mT @ (values[value] - delta * keys[-1] @ table)
-
-    for value in "AB":
-        write(value)
-    check()
-    for times in (3, 12):
-        press(browser, "ArrowUp", SLIDER, times)
-        angle = math.radians(float(each(browser, SLIDER, "one.ariaValueNow")[0]))
-        keys.append(torch.tensor([[math.cos(angle), math.sin(angle)]]))
-        check()
-        click(browser, "Write A")
-        write("A")
-        check()
+    for presses, written in ((0, "AB"), (3, ""), (0, "A"), (12, ""), (0, "A")):
+        press(browser, "ArrowUp", SLIDER, presses)
+        if presses:
+            angle = math.radians(float(each(browser, SLIDER, "one.ariaValueNow")[0]))
+            key = torch.tensor([[math.cos(angle), math.sin(angle)]])
+        for value in written:
+            table = alpha * table
+            table = table + key.mT @ (torch.eye(2)["AB".index(value)] - delta * key @ table)
+        if written == "A":  # A and B are there from the start
+            click(browser, "Write A")
+        found = numbers(said(browser).split(". ", 1)[1])
+        assert found == pytest.approx([*key[0].tolist(), *(key @ table)[0].tolist()], abs=0.006)
     click(browser, "Empty")
     assert said(browser).startswith(f"{rule}; written: nothing.")
 
