@@ -224,14 +224,13 @@ def test_suspects_left_are_those_that_fit_all_answers(opened):
 
 def test_angles_of_clock_hands_and_the_dot_product_are_the_packages(opened):
     browser, encoding = opened("clocks"), SinusoidalEncoding(128, 31)(torch.zeros(1, 31, 128))[0].double()
+    hands = torch.complex(encoding[:, 1::2], encoding[:, ::2])
 
     def check(a: int, b: int) -> None:
         assert said(browser).startswith(f"twenty at {a}, one at {b}: distance {abs(b - a)}. The hands of")
         *angles, product = numbers(said(browser))[3:]
-        for pair, angle in zip((0, 4, 8, 16), angles, strict=True):
-            (sine, cosine), (other, along) = encoding[[a, b], 2 * pair : 2 * pair + 2].tolist()
-            turned = math.atan2(other * cosine - along * sine, along * cosine + other * sine)
-            assert math.cos(turned - math.radians(angle)) > math.cos(math.radians(0.51))
+        turned = (hands[b] / hands[a])[[0, 4, 8, 16]].angle()
+        assert (turned - torch.tensor(angles).deg2rad()).cos().min() > math.cos(math.radians(0.51))
         assert product == pytest.approx((encoding[a] @ encoding[b]).item(), abs=0.051)
 
     check(3, 4)

@@ -204,16 +204,13 @@ def test_page_describes_the_model_correctly(trained):
 def test_drawing_at_a_temperature(browser):
     """Probabilities are softmax(scores / T), and the draws follow them."""
     scores, temperature = [1.0, 2.0, -1.0, 0.5], 0.7
-    expected = (torch.tensor(scores, dtype=torch.float64) / temperature).softmax(-1)
-    found = browser.page.evaluate(f"lessons.softmax({scores}, {temperature})")
-    assert torch.tensor(found, dtype=torch.float64).allclose(expected, atol=1e-12)
+    expected = (torch.tensor(scores) / temperature).softmax(-1)
     draws = browser.page.evaluate(f"""(() => {{
       const counts = [0, 0, 0, 0];
       for (let i = 0; i < 1000; i++) counts[lessons.sampler({temperature}, () => (i + 0.5) / 1000)({scores})]++;
       return counts;
     }})()""")
-    assert sum(draws) == 1000
-    assert max(abs(n / 1000 - p) for n, p in zip(draws, expected.tolist(), strict=True)) <= 1e-3
+    assert draws == pytest.approx([1000 * p for p in expected.tolist()], abs=1)
     assert browser.page.evaluate(f"lessons.sampler(0)({scores})") == 1
 
 
