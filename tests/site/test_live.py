@@ -203,9 +203,8 @@ def test_suspects_left_are_those_that_fit_all_answers(opened):
     browser, found = opened("clinic", about=json.dumps(about)), about["found"]
     titles = [" ".join(words.split()) for words in about["questions"]]
     names, verdict = [*found], {"0": "passes", "1": "fails", "?": "can’t be compared"}
-    place = 10
-    for _ in names:
-        told, left = [], names
+    for turn in range(len(names)):  # everybody's
+        place, told, left = (10 + 7 * turn) % len(names), [], names
         assert said(browser) == f"A new patient. {len(names)} of {len(names)} suspects are left."
         for j, title in enumerate(titles):
             click(browser, title)
@@ -218,8 +217,6 @@ def test_suspects_left_are_those_that_fit_all_answers(opened):
         click(browser, "Who is it?")
         assert said(browser).endswith(f" It is “{names[place]}”.")
         click(browser, "Next patient")
-        place = (place + 7) % len(names)
-    assert place == 10  # everybody's turn came
 
 
 def test_angles_of_clock_hands_and_the_dot_product_are_the_packages(opened):
@@ -291,9 +288,7 @@ def test_the_knobs_leave_the_packages_chances(opened):
     press(browser, "Home", "[aria-label=top-k]")  # what was drawn with other knobs is forgotten
     assert not re.search("Drawn", said(browser))
     drag(browser, "[aria-label=temperature]", -37, 0)
-    [now] = each(browser, "[aria-label=temperature]", "one.ariaValueNow")
-    assert re.fullmatch(r"[01](\.\d)?", now)  # less than the 1.9 before, and a multiple of 0.1
-    assert now not in ("0.1", "1.9")
+    assert each(browser, "[aria-label=temperature]", "one.ariaValueNow") == ["1.4"]
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
