@@ -44,7 +44,7 @@ def one_by_one(model, src, *, max_length):
 
 
 def tensor_beams(model, src, *, beam_size, length_penalty, max_length):
-    """With tensors, a sentence at a time, and no early way out."""
+    """With tensors, a sentence at a time, no early way out; of equally good beams, it prefers the last."""
     eos, pad, answers = model.config.eos_id, model.config.pad_id, []
     with torch.no_grad(), evaluating(model):
         for row in src:
@@ -53,7 +53,7 @@ def tensor_beams(model, src, *, beam_size, length_penalty, max_length):
             for n in range(1, max_length + 1):
                 log_p = F.log_softmax(model(row[None].expand(len(tokens), -1), tokens)[:, -1], -1)
                 total, vocab = (scores[:, None] + log_p).flatten(), log_p.size(-1)
-                order = total.argsort(descending=True, stable=True)
+                order = len(total) - 1 - total.flip(0).argsort(descending=True, stable=True)
                 ends = order % vocab == eos
                 candidates = [
                     i for i, is_end in zip(order[:beam_size], ends[:beam_size], strict=True) if is_end

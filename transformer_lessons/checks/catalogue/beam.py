@@ -24,8 +24,9 @@ def draw_table(seed: int) -> dict:
         after = random.sample((2, 3, 4, 5, 6), random.choice((2, 3)))
         if 2 not in after and random.random() < 0.6:
             after[0] = 2
-        cuts = sorted(random.sample(range(3, 98), len(after) - 1))
-        parts = [b - a for a, b in pairwise((0, *cuts, 100))]
+        parts = []
+        while len({*parts}) < len(after):  # equally likely tokens have no right order
+            parts = [b - a for a, b in pairwise((0, *sorted(random.sample(range(3, 98), len(after) - 1)), 100))]
         rows[before] = {token: part / 100 for token, part in zip(after, parts, strict=True)}
     return rows
 
