@@ -22,11 +22,11 @@ def draw_table(seed: int) -> dict:
     random, rows = Random(seed), {}
     for before in (1, 3, 4, 5, 6):
         after = random.sample((2, 3, 4, 5, 6), random.choice((2, 3)))
-        if 2 not in after and random.random() < 0.6:
-            after[0] = 2
+        after[0] = 2 if 2 not in after and random.random() < 0.6 else after[0]
         parts = []
         while len({*parts}) < len(after):  # equally likely tokens have no right order
-            parts = [b - a for a, b in pairwise((0, *sorted(random.sample(range(3, 98), len(after) - 1)), 100))]
+            cuts = sorted(random.sample(range(3, 98), len(after) - 1))
+            parts = [b - a for a, b in pairwise((0, *cuts, 100))]
         rows[before] = {token: part / 100 for token, part in zip(after, parts, strict=True)}
     return rows
 
@@ -79,8 +79,7 @@ GREEDY = [call(SHORT, size=1), call(TRAP, size=1), call(*TINY, size=1, rows=(0, 
 SEVERAL = [call(TRAP, size=2), call(LENGTHS, size=2), call(BOTH, size=2), call(ENDLESS, size=2, max_length=4)]
 SEVERAL += [call(draw_table(n), size=size, alpha=alpha, max_length=most) for n, size, alpha, most in ALPHA_0]
 SEVERAL += [call(TRAP, LONG, size=2, rows=(1, 0))]
-PENALTY = [call(LENGTHS, size=2, alpha=alpha) for alpha in (1.0, 2.0, 0.6)]
-PENALTY += [call(FAR, size=2, alpha=1.0, max_length=6)]
+PENALTY = [*(call(LENGTHS, size=2, alpha=n) for n in (1, 2, 0.6)), call(FAR, size=2, alpha=1, max_length=6)]
 PENALTY += [call(draw_table(n), size=size, alpha=alpha, max_length=most) for n, size, alpha, most in ALPHAS]
 WIDE = [call(TRAP, size=9, max_length=3), call(LENGTHS, size=20)]
 
