@@ -78,6 +78,11 @@ def test_broken_folders_are_refused(saved):
     (directory / "config.json").write_text("{")
     with pytest.raises(ValueError, match=r"config\.json: expected JSON, got "):
         load_model(directory)
+    write_json(directory / "config.json", {**config, "source_tokens": ["one"]})
+    with pytest.raises(
+        ValueError, match=r"tokens: expected \(\d+, \d+\) of source and target, as in its config"
+    ):
+        load_model(directory)
     write_json(directory / "config.json", config)
     (directory / "weights.safetensors").write_bytes(b"half a file")
     with pytest.raises(ValueError, match="model: expected a config and weights that fit it"):

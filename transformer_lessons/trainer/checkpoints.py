@@ -21,7 +21,7 @@ from safetensors.torch import load_model as load_weights
 from safetensors.torch import save_model as save_weights
 from torch import Tensor
 
-from transformer_lessons.config import TransformerConfig
+from transformer_lessons.config import TransformerConfig, expect
 from transformer_lessons.data.files import brief, read_json, replacing, write_json
 from transformer_lessons.data.subwords import Subwords
 from transformer_lessons.data.vocabulary import Vocabulary
@@ -80,10 +80,13 @@ def load_model(directory: Path | None = None) -> tuple[Transformer, Tokeniser, T
     try:
         model = Transformer(TransformerConfig(**config["model"]))
         load_weights(model, directory / "weights.safetensors")
-        return model.eval(), *load_tokenisers(directory)
+        tokenisers = load_tokenisers(directory)
     except (KeyError, TypeError, RuntimeError, SafetensorError) as error:
         fits = f"model: expected a config and weights that fit it, got {directory}"
         raise ValueError(f"{fits}: {brief(error)}") from None
+    sizes, got = (model.config.source_vocab_size, model.config.target_vocab_size), (*map(len, tokenisers),)
+    expect(got == sizes, f"{directory}: tokens", f"{sizes} of source and target, as in its config", got)
+    return model.eval(), *tokenisers
 
 
 def snapshots(directory: Path) -> list[Path]:
