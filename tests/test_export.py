@@ -200,6 +200,11 @@ def test_other_models_of_transformers_are_refused(change, complaint):
         import_weights(ours, theirs)
 
 
+def test_weights_of_other_kinds_of_models_are_refused():
+    with pytest.raises(ValueError, match=r"theirs: expected a torch.nn.Transformer, .*, got 'Linear'"):
+        import_weights(model_of(**POST), nn.Linear(10, 2))
+
+
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 @pytest.mark.parametrize(
     ("ours", "settings", "complaint"),

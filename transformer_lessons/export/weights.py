@@ -35,11 +35,13 @@ def import_weights(model: Transformer, theirs: nn.Module) -> None:
             "layer_norm_eps": (norm.eps, layer.norm1.eps),
         }
     else:
-        translate, others = to_marian, theirs.state_dict()
+        translate, others, bias = to_marian, theirs.state_dict(), "final_logits_bias"
+        known = "a torch.nn.Transformer, MarianMTModel or PegasusForConditionalGeneration"
+        expect(bias in others, "theirs", known, type(theirs).__name__)
         same = {name: value for name, value in marian_settings(c).items() if name not in WITHOUT_EFFECT}
         settings = {name: (value, getattr(theirs.config, name, value)) for name, value in same.items()}
         settings["norm_first"] = c.norm_first, type(theirs).__name__.startswith("Pegasus")
-        settings["final_logits_bias"] = 0.0, others["final_logits_bias"].abs().max().item()
+        settings[bias] = 0.0, others[bias].abs().max().item()
         others = {name: x for name, x in others.items() if not name.endswith(NOT_WEIGHTS)}
     for name, (ours, other) in settings.items():
         expect(ours == other, name, f"{ours}, as in our model", other)
