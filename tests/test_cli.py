@@ -257,6 +257,17 @@ def steps(monkeypatch) -> tuple[list[int], list[int]]:
     return taken, stops
 
 
+@pytest.mark.filterwarnings("ignore")  # of torch.compile
+@pytest.mark.usefixtures("no_shape_checks")
+def test_compiled_training_takes_a_compiler_too(train, monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    code, out, error = train("--compile")
+    assert (code, out) == (2, "")
+    refusal = "lessons train: training cannot be compiled, which takes a C++ compiler, "
+    assert error.splitlines()[-1].startswith(refusal)
+
+
 def same(one: str | Path, other: str | Path) -> bool:
     ours, theirs = (load_model(Path(folder))[0].state_dict() for folder in (one, other))
     return all(torch.equal(ours[name], theirs[name]) for name in ours)
@@ -275,7 +286,8 @@ def test_a_finished_run_prints_its_result_and_is_not_discarded(train, lessons, j
     assert holds in train()[2]
     assert f"steps: expected 7, as in {FOLDER}/config.json, got 5" in train("--resume", "--steps", "5")[2]
     (FOLDER / "checkpoint.pt").unlink()
-    assert holds in train("--resume-or-start")[2]  # a finished model is kept, even without a checkpoint
+    without = holds.replace("--resume continues it, ", "")
+    assert without in train("--resume-or-start")[2]  # a finished model is kept, even without a checkpoint
     assert (FOLDER / "weights.safetensors").read_bytes() == before
     assert train("--overwrite", "--plain")[0] == 0
     assert train("--overwrite", "--seed", "1")[0] == 0
@@ -304,18 +316,20 @@ def test_a_config_given_on_resume_must_match_the_run(train, lessons, steps):
     assert train(*again, shard=True)[0] == 0
 
 
-@pytest.mark.parametrize("output", ["", " --output elsewhere"])
+@pytest.mark.parametrize("output", ["", " --output 'else where'"])
 def test_an_interrupted_run_prints_how_to_resume_and_ends_the_same(train, steps, output):
     taken, stops = steps
     train("--output", "uninterrupted")
     stops.append(4)
-    code, out, error = train(*output.split())
+    code, out, error = train(*shlex.split(output))
     assert (code, out) == (130, "")
     hint = error.splitlines()[-1]
     assert hint == f"stopped after step 4; to continue: lessons train --resume{output}"
-    assert train(*hint.split("lessons train ")[1].split())[0] == 0  # word for word, as a user would copy it
+    assert (
+        train(*shlex.split(hint.split("lessons train ")[1]))[0] == 0
+    )  # word for word, as a user would copy it
     assert taken[11:] == [5, 6, 7]  # a run from scratch would end the same
-    assert same(output.split()[-1] if output else FOLDER, "uninterrupted")
+    assert same("else where" if output else FOLDER, "uninterrupted")
 
 
 def test_resume_or_start_starts_a_run_and_resumes_it(train, steps):

@@ -3,6 +3,8 @@
 import hashlib
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 
@@ -116,7 +118,6 @@ def step_path(model: Transformer, is_one: bool) -> Path:
 def compile_step(model: Transformer, is_one: bool, path: Path) -> None:
     """Compile a step of the model for one row, or for any number of rows, and write it to a file."""
     from torch._inductor import aoti_compile_and_package
-    from torch._inductor.exc import InductorError
 
     plain = Transformer(model.config).eval()
     plain.load_state_dict(model.state_dict())
@@ -129,8 +130,17 @@ def compile_step(model: Transformer, is_one: bool, path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the compiler's own
         exported = torch.export.export(StepFunction(steps), inputs, dynamic_shapes=shapes)
-        try:
+        with needs_compiler("decoding"):
             aoti_compile_and_package(exported, package_path=str(path), inductor_configs={"freezing": True})
-        except InductorError as error:
-            needs = "a C++ compiler, and PyTorch in a folder without spaces in its name"
-            raise OSError(f"decoding cannot be compiled, which takes {needs}: {brief(error)}") from error
+
+
+@contextmanager
+def needs_compiler(what: str) -> Iterator[None]:
+    """Raise an OSError that says what is needed, if compiling fails."""
+    try:
+        yield
+    except RuntimeError as error:
+        if type(error).__name__ != "InductorError":  # importing the class takes seconds
+            raise
+        needs = "a C++ compiler, and PyTorch in a folder without spaces in its name"
+        raise OSError(f"{what} cannot be compiled, which takes {needs}: {brief(error)}") from error

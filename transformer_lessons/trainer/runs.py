@@ -2,6 +2,7 @@
 
 import argparse
 import platform
+import shlex
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from transformer_lessons import __version__
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.files import read_json, write_json
 from transformer_lessons.fast import accelerate, plain
+from transformer_lessons.fast.compiled import needs_compiler
 from transformer_lessons.fast.products import CPU
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import checkpoints, distributed
@@ -63,7 +65,8 @@ def run(trainer: Trainer, task: Task, tokenisers: tuple) -> bool:
     about |= {"data": task.settings} if task.settings else {}
     if not distributed.rank():  # resuming needs it, even if this run is killed
         checkpoints.save_config(trainer.directory, trainer.model.config, *tokenisers, **about)
-    is_done = trainer.run()
+    with needs_compiler("training"):
+        is_done = trainer.run()
     weights = distributed.full_state_dict(trainer.model.state_dict())
     if not distributed.rank():
         if is_done and trainer.config.snapshots:
@@ -77,7 +80,9 @@ def run(trainer: Trainer, task: Task, tokenisers: tuple) -> bool:
 def print_resume_hint(trainer: Trainer, task: Task) -> None:
     """Print how to resume a run that was stopped."""
     given = "" if task.name == NumberWords.name else f" --task {task.name}"
-    given += "" if trainer.directory == RUNS / task.name else f" --output {trainer.directory}"
+    given += (
+        "" if trainer.directory == RUNS / task.name else f" --output {shlex.quote(str(trainer.directory))}"
+    )
     print(f"stopped after step {trainer.step}; to continue: lessons train --resume{given}", file=sys.stderr)
 
 
@@ -126,11 +131,13 @@ def settings_of(
     named = load_task(chosen.config) if chosen.config else TASKS[chosen.task or NumberWords.name]
     directory = chosen.output or RUNS / named.name
     own = directory / "config.json"
+    can_resume = (directory / checkpoints.CHECKPOINT).exists()
     if chosen.resume_or_start:
-        chosen.resume = distributed.any_of((directory / checkpoints.CHECKPOINT).exists(), device)
+        chosen.resume = distributed.any_of(can_resume, device)
         chosen.overwrite = not (directory / "record.json").exists()
     if own.exists() and not (chosen.resume or chosen.overwrite):
-        raise ValueError(f"output: {directory} holds a run; --resume continues it, --overwrite discards it")
+        ways = "--resume continues it, " if can_resume else ""
+        raise ValueError(f"output: {directory} holds a run; {ways}--overwrite discards it")
     if chosen.resume and not own.exists():
         raise ValueError(f"resume: expected a run, found no {own}")
     task = load_task(own) if chosen.resume else named
