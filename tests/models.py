@@ -1,5 +1,7 @@
 """Small models for tests; every size is a different prime, or a product of primes."""
 
+from collections.abc import Iterator
+
 import torch
 
 from transformer_lessons.config import TransformerConfig
@@ -33,3 +35,16 @@ def sentences(lengths, vocab: int = 17) -> torch.Tensor:
     """Random ids, padded on the right with 0."""
     ids = torch.randint(3, vocab, (len(lengths), max(lengths)))
     return ids * (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None])
+
+
+def side_by_side(one, other, steps: int, *, keep=(), drop=()) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """The logits of two decodings of the same tokens; after some steps hypotheses or sentences are dropped."""
+    for step in range(steps):
+        rows, left = one.copies * len(one.src_mask), torch.arange(0, len(one.src_mask), 2)
+        token, kept = torch.randint(3, 19, (rows, 1)), torch.arange(rows).flip(0) // 2  # as in beam search
+        yield one.next_logits(token), other.next_logits(token)
+        for decoding in (one, other):
+            if step in keep:
+                decoding.keep(kept)
+            if step in drop:
+                decoding.keep_sentences(left)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.models import new_model, talkative
+from tests.models import new_model, side_by_side, talkative
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import TokenBatches
@@ -77,18 +77,9 @@ def decoding(sentences: int, copies: int) -> float:
     compile_decoding(accelerate(model)).eval()
     src = torch.randint(3, 17, (sentences, 7))
     src[-1, 4:] = 0
-    both, worst = (Steps(model, src, copies), fastest_steps(model, src, copies)), 0.0
-    tokens = torch.randint(3, 19, (sentences * copies, 71))
-    for step in range(71):  # beyond the initial capacity of a cache
-        if step == 5:
-            kept = torch.arange(sentences * copies).flip(0) // 2  # as in beam search
-            [one.keep(kept) for one in both]
-        if step == 11:
-            [one.keep_sentences(torch.arange(0, sentences, 2)) for one in both]
-        rows = both[0].copies * len(both[0].src_mask)
-        expected, ours = (one.next_logits(tokens[:rows, step : step + 1]) for one in both)
-        worst = max(worst, ((ours - expected).abs().max() / expected.abs().max()).item())
-    return worst
+    both = Steps(model, src, copies), fastest_steps(model, src, copies)
+    found = side_by_side(*both, 71, keep=[4], drop=[10])  # beyond the initial capacity of a cache
+    return max(((ours - expected).abs().max() / expected.abs().max()).item() for expected, ours in found)
 
 
 def main(kind: str) -> None:

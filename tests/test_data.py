@@ -14,8 +14,6 @@ import numpy as np
 import pooch
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from num2words import num2words
 
 from transformer_lessons.data import corpus, multi30k, number_words, wmt14
@@ -130,19 +128,13 @@ def encodings() -> list:
     return [own, BytePairEncoding(json.loads(json.dumps(own.merges))), Subwords.train(TEXTS, 400)]
 
 
-@given(text=st.text())
-def test_any_text_survives_a_round_trip_without_special_ids(encodings, text):
+def test_any_text_survives_a_round_trip_and_special_ids_are_skipped(encodings):
+    all_bytes = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x110000, 97)]))
     for encoding in encodings:
-        ids = encoding.encode(text)
-        assert encoding.decode(ids) == text
-        assert all(2 < number < len(encoding) for number in ids)
-
-
-def test_odd_texts_survive_a_round_trip_and_special_ids_are_skipped(encodings):
-    for encoding in encodings:
-        for text in (*SENTENCES, EOS, f"over {PAD} {EOS}"):
-            assert min(encoding.encode(text)) > 2
-            assert encoding.decode(encoding.encode(text)) == text
+        for text in (*SENTENCES, EOS, f"over {PAD} {EOS}", all_bytes):
+            ids = encoding.encode(text)
+            assert encoding.decode(ids) == text
+            assert 2 < min(ids) <= max(ids) < len(encoding)
         low, euro = encoding.encode("low"), encoding.encode("€")
         assert encoding.decode([1, *low, 0, *low, 2, *low, 2]) == "lowlow"
         assert encoding.decode([*euro, *euro[:1]]) == "€�"

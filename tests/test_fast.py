@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests import models
-from tests.models import new_model, sentences
+from tests.models import new_model, sentences, side_by_side
 from transformer_lessons import decoding
 from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
 from transformer_lessons.data.batches import Batch, make_batch
@@ -99,9 +99,8 @@ def test_fused_attention_takes_every_mask_that_broadcasts(shape, is_causal):
     )
 
 
-@pytest.mark.parametrize("short", [{}, {"cpu": 7}], ids=str)
-def test_causal_attention_is_the_same_with_a_mask_as_by_the_flag(monkeypatch, short):
-    monkeypatch.setattr(kernels, "SHORT", short)
+def test_causal_attention_is_the_same_with_a_mask_as_by_the_flag(monkeypatch):
+    monkeypatch.setattr(kernels, "SHORT", {"cpu": 7})
     assert_same_function(
         lambda *x: fused_attention(*x, is_causal=True)[0],
         lambda *x: scaled_dot_product_attention(*x, is_causal=True)[0],
@@ -411,15 +410,8 @@ def test_steps_on_a_cpu_give_the_same_logits(sentences, copies, changes, weights
     with torch.no_grad():
         both = Steps(model, src, copies), fastest_steps(model, src, copies)
         assert type(both[1]) is CPUSteps
-        for step in range(18):  # beyond the initial capacity of a cache
-            token = torch.randint(3, 19, (copies * len(both[0].src_mask), 1))
-            ours, expected = (one.next_logits(token) for one in both[::-1])
+        for expected, ours in side_by_side(*both, 18, keep=(3, 4), drop=[5]):  # beyond a cache's capacity
             assert_close(ours, expected, tolerance=1e-5)
-            if step in (3, 4):
-                kept = torch.arange(copies * sentences).flip(0) // 2  # as in beam search
-                [one.keep(kept) for one in both]
-            if step == 5:
-                [one.keep_sentences(torch.arange(0, sentences, 2)) for one in both]
 
 
 def test_a_sentence_alone_has_its_own_compiled_step_unless_that_for_several_is_there():

@@ -6,14 +6,13 @@ them on these same tensors, as a graph does.
 
 import weakref
 
-import jaxtyping
 import pytest
 import torch
 from conftest import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from tests.models import new_model, sentences, talkative
+from tests.models import new_model, sentences, side_by_side, talkative
 from transformer_lessons import decoding
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import Batch, TokenBatches
@@ -144,18 +143,11 @@ def test_replayed_training_is_the_same_training(tape, accumulate):
     assert_same_steps(*trainers("cpu", torch.float64, accumulate=accumulate), 40, 1e-9)
 
 
-@pytest.fixture
-def unchecked() -> None:
-    """Without jaxtyping's checks, which torch cannot compile."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
-
-
+@pytest.mark.usefixtures("no_shape_checks")  # torch cannot compile them
 @pytest.mark.filterwarnings("ignore")  # torch's compiler warns of itself
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("compile", [False, True])
-def test_on_a_gpu_replayed_training_is_the_same_training(gpu, unchecked, precision, compile):
+def test_on_a_gpu_replayed_training_is_the_same_training(gpu, precision, compile):
     close = {"float32": 1e-4, "bfloat16": 0.05, "float16": 0.01}[precision]
     assert_same_steps(*trainers(gpu, precision=precision, compile=compile), 40, close)
 
@@ -182,19 +174,10 @@ def test_replayed_steps_give_the_same_logits(tape, monkeypatch, changes, copies)
     model, src = accelerate(new_model(**changes, max_length=37)).eval(), sentences([5, 3, 7, 1, 4])
     with torch.no_grad():
         both = Steps(model, src, copies), ReplayedSteps(model, src, copies)
-        for step in range(36):
-            token = torch.randint(3, 19, (copies * len(both[0].src_mask), 1))
-            expected, ours = (one.next_logits(token) for one in both)
+        for expected, ours in side_by_side(*both, 36, keep=(3, 9), drop=[12]):
             assert_close(ours, expected)
-            if step in (3, 9):
-                kept = torch.arange(len(token)).flip(0) // 2  # as in beam search
-                for one in both:
-                    one.keep(kept)
-            if step == 12:
-                for one in both:
-                    one.keep_sentences(torch.tensor([0, 3]))
     gone = weakref.ref(both[1])
-    del both, one
+    del both
     assert gone() is None  # so its memory is free
 
 
