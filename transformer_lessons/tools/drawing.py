@@ -76,13 +76,13 @@ def cells(middles, width, height):
 
 
 class Canvas:
-    """A panel of `width` × `height` units, with y downwards. Later shapes cover earlier ones."""
+    """A panel of `WIDTH` × `height` units, with y downwards. Later shapes cover earlier ones."""
 
     @ours
-    def __init__(self, height, width=WIDTH):
-        self.width, self.height = width, height
-        self.figure = Figure(figsize=(width / 72, height / 72), dpi=72)
-        self.sheet = self.figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0), zorder=2)
+    def __init__(self, height):
+        self.height = height
+        self.figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=72)
+        self.sheet = self.figure.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(height, 0), zorder=2)
         self.sheet.set_axis_off()
 
     def _add(self, kind, *args, **style):
@@ -205,7 +205,7 @@ class Canvas:
         """The viewBox and the SVG content, in which every id begins with `name`."""
         buffer = io.StringIO()
         self.figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-        return f"0 0 {self.width:g} {self.height:g}", compact(buffer.getvalue(), name)
+        return f"0 0 {WIDTH} {self.height:g}", compact(buffer.getvalue(), name)
 
 
 class Plot(Canvas):
@@ -215,8 +215,8 @@ class Plot(Canvas):
     """
 
     @ours
-    def __init__(self, height=220, width=WIDTH, *, xlabel="", ylabel="", title="", left=None):
-        super().__init__(height, width)
+    def __init__(self, height=220, *, xlabel="", ylabel="", title="", left=None):
+        super().__init__(height)
         self._left, self._above, self._below = left, 12, 42 if xlabel else 24
         for words, style in ((title, {"bold": True}), (ylabel, {"role": "soft", "size": SMALL})):
             self._above += 17 * bool(words)
@@ -247,8 +247,8 @@ class Plot(Canvas):
                 axis.set_major_formatter(FuncFormatter(tick))
         labels = (label.get_text() for label in self.axes.get_yticklabels())
         left = self._left or max((text_width(label, SMALL) for label in labels), default=0) + 8
-        width, height = self.width - left - 14, self.height - self._above - self._below
-        place = (left / self.width, self._below / self.height, width / self.width, height / self.height)
+        width, height = WIDTH - left - 14, self.height - self._above - self._below
+        place = (left / WIDTH, self._below / self.height, width / WIDTH, height / self.height)
         self.axes.set_position(place)
 
     def svg(self, name="panel"):
@@ -273,10 +273,10 @@ class Drawing:
 
     def _repr_html_(self):
         name, parts = f"fig-{self.number.replace('.', '-')}", []
+        wide = f"max-width:{WIDTH * self.zoom:g}px"
         for i, panel in enumerate(self.panels):
             view, content = panel.svg(f"{name}-{i}")
             about = 'aria-hidden="true"' if i else f'role="img" aria-label="{escape(plain(self.alt))}"'
-            wide = f"max-width:{panel.width * self.zoom:g}px"
             parts.append(f'<svg viewBox="{view}" {about} style="{wide}">{content}</svg>')
         caption = in_html(self.caption)
         parts.append(f"<figcaption><strong>Figure {self.number}.</strong> {caption}</figcaption>")
