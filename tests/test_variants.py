@@ -29,10 +29,6 @@ from transformer_lessons.variants.language_model import accepted
 F64, HALVES = torch.float64, [torch.float16, torch.bfloat16]
 
 
-def tensor(*rows) -> torch.Tensor:
-    return torch.tensor(rows, dtype=F64)
-
-
 def qkv(queries: int = 7, keys: int = 11, *batch: int, dtype=F64) -> list[torch.Tensor]:
     return [torch.randn(*batch, *size, dtype=dtype) for size in ((queries, 5), (keys, 5), (keys, 13))]
 

@@ -184,10 +184,10 @@ class TextTask:
         """
         sacrebleu, files = library("sacrebleu", extra="text"), files or self.files("test")
         name = " and ".join(Path(path).name for path in files or [self.source])
-        languages = ["en", "de"]
-        if not self.find_files:  # fi for a.fi, et for a.et.gz
-            own = self.source, self.target
-            languages = [Path(path.removesuffix(".gz")).suffix[1:] or "?" for path in own]
+        own = (
+            ("a.en", "a.de") if self.find_files else (self.source, self.target)
+        )  # fi for a.fi, et for a.et.gz
+        languages = [Path(path.removesuffix(".gz")).suffix[1:] or "?" for path in own]
         pairs, most = self.evaluation_pairs(files), model.config.max_length
         short = [pair for pair in pairs if len(source.encode(pair[0])) <= most]
         report_too_long(len(pairs) - len(short), len(pairs), most)
@@ -199,9 +199,8 @@ class TextTask:
             scores[f"bleu{case}"] = metric.corpus_score(got, [references]).score
             scores[f"signature{case}"] = str(metric.get_signature())
         examples = [{"source": s, "expected": t, "got": g} for (s, t), g in zip(short[:5], got, strict=False)]
-        about = {"on": f"pairs of {name}" if files else f"pairs held out of {name}", "n": len(short)}
-        direction = "-".join(languages)
-        return {"direction": direction, **about, **scores, "beam_size": beam_size, "examples": examples}
+        about = {"direction": "-".join(languages), "on": f"pairs {'' if files else 'held out '}of {name}"}
+        return {**about, "n": len(short), **scores, "beam_size": beam_size, "examples": examples}
 
     def report(self, result: dict) -> list[str]:
         """The lines of a report: BLEU with its signatures, and examples."""
