@@ -3,8 +3,6 @@
 import hashlib
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from torch.export import Dim
 from torch.utils._pytree import tree_map
 
 from transformer_lessons import __version__
-from transformer_lessons.data.files import brief, replacing
+from transformer_lessons.data.files import replacing
 from transformer_lessons.fast.decoding_steps import ReplayedSteps
 from transformer_lessons.fast.products import CPU
 from transformer_lessons.model import Transformer
@@ -130,17 +128,4 @@ def compile_step(model: Transformer, is_one: bool, path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the compiler's own
         exported = torch.export.export(StepFunction(steps), inputs, dynamic_shapes=shapes)
-        with needs_compiler("decoding"):
-            aoti_compile_and_package(exported, package_path=str(path), inductor_configs={"freezing": True})
-
-
-@contextmanager
-def needs_compiler(what: str) -> Iterator[None]:
-    """Raise an OSError that says what is needed, if compiling fails."""
-    try:
-        yield
-    except RuntimeError as error:
-        if type(error).__name__ != "InductorError":  # importing the class takes seconds
-            raise
-        needs = "a C++ compiler, and PyTorch in a folder without spaces in its name"
-        raise OSError(f"{what} cannot be compiled, which takes {needs}: {brief(error)}") from error
+        aoti_compile_and_package(exported, package_path=str(path), inductor_configs={"freezing": True})

@@ -58,8 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output is gone (`lessons translate | head`); Python must not complain at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (ValueError, OSError, ImportError, FloatingPointError) as error:
-        print(f"lessons {chosen.command}: {' '.join(str(error).split())}", file=sys.stderr)
+    except (ValueError, OSError, ImportError, FloatingPointError, RuntimeError) as error:
+        text = " ".join(str(error).split())
+        if isinstance(error, RuntimeError):
+            if type(error).__name__ != "InductorError":  # importing the class takes seconds
+                raise
+            text = f"compiling takes a C++ compiler, and PyTorch in a folder without spaces: {text[:200]}"
+        print(f"lessons {chosen.command}: {text}", file=sys.stderr)
         return 2
 
 

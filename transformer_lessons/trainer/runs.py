@@ -13,7 +13,6 @@ from transformer_lessons import __version__
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.files import read_json, write_json
 from transformer_lessons.fast import accelerate, plain
-from transformer_lessons.fast.compiled import needs_compiler
 from transformer_lessons.fast.products import CPU
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import checkpoints, distributed
@@ -65,8 +64,7 @@ def run(trainer: Trainer, task: Task, tokenisers: tuple) -> bool:
     about |= {"data": task.settings} if task.settings else {}
     if not distributed.rank():  # resuming needs it, even if this run is killed
         checkpoints.save_config(trainer.directory, trainer.model.config, *tokenisers, **about)
-    with needs_compiler("training"):
-        is_done = trainer.run()
+    is_done = trainer.run()
     weights = distributed.full_state_dict(trainer.model.state_dict())
     if not distributed.rank():
         if is_done and trainer.config.snapshots:
@@ -79,11 +77,11 @@ def run(trainer: Trainer, task: Task, tokenisers: tuple) -> bool:
 
 def print_resume_hint(trainer: Trainer, task: Task) -> None:
     """Print how to resume a run that was stopped."""
-    given = "" if task.name == NumberWords.name else f" --task {task.name}"
-    given += (
-        "" if trainer.directory == RUNS / task.name else f" --output {shlex.quote(str(trainer.directory))}"
+    given = ["--resume"] + ["--task", task.name] * (task.name != NumberWords.name)
+    given += ["--output", str(trainer.directory)] * (trainer.directory != RUNS / task.name)
+    print(
+        f"stopped after step {trainer.step}; to continue: lessons train {shlex.join(given)}", file=sys.stderr
     )
-    print(f"stopped after step {trainer.step}; to continue: lessons train --resume{given}", file=sys.stderr)
 
 
 def evaluate_run(trainer: Trainer, task: Task) -> None:

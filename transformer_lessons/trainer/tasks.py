@@ -184,10 +184,8 @@ class TextTask:
         """
         sacrebleu, files = library("sacrebleu", extra="text"), files or self.files("test")
         name = " and ".join(Path(path).name for path in files or [self.source])
-        own = (
-            ("a.en", "a.de") if self.find_files else (self.source, self.target)
-        )  # fi for a.fi, et for a.et.gz
-        languages = [Path(path.removesuffix(".gz")).suffix[1:] or "?" for path in own]
+        own = ("a.en", "a.de") if self.find_files else (self.source, self.target)
+        languages = [Path(path.removesuffix(".gz")).suffix[1:] or "?" for path in own]  # et for a.et.gz
         pairs, most = self.evaluation_pairs(files), model.config.max_length
         short = [pair for pair in pairs if len(source.encode(pair[0])) <= most]
         report_too_long(len(pairs) - len(short), len(pairs), most)
