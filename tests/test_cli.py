@@ -49,7 +49,7 @@ def parsed(*words: str) -> argparse.Namespace:
         ("train --resume", "resume: expected a run, found no runs/number-words/config.json"),
         ("train --resume --overwrite", "not allowed with argument"),
         ("train --config no.json", "no.json"),
-        ("evaluate --model nowhere", "model: expected a folder with config.json, got nowhere"),
+        ("evaluate --model nowhere", "model: expected a folder with config.json, got 'nowhere'"),
         ("evaluate --njson", "unrecognized arguments: --njson"),
         ("evaluate --source a.en", "source: expected two files, --source and --target, got one"),
         (
@@ -78,7 +78,7 @@ def test_a_wrong_argument_gets_one_line_and_exit_code_2(lessons, command, compla
         ('{"data": {"colour": 1}}', "colour: number-words has no such setting"),
         ('{"data": 5}', "data: expected an object, got 5"),
         ('{"task": []}', r"task: expected one of number-words, .*, got \[\]"),
-        ('{"model": {"max_length": 1}}', "pairs: expected some with at most 1 tokens per side, got none"),
+        ('{"model": {"max_length": 1}}', "pairs: expected some with at most 1 tokens per side, got 0"),
         ('{"training": {"batch_size": 99999}}', "batch_size: expected 1 to 20000"),
     ],
 )
@@ -302,7 +302,7 @@ def test_a_config_given_on_resume_must_match_the_run(train, lessons, steps):
     steps[1].append(4)
     train()
     again = ("--resume", "--config", "small.json")
-    had = "lessons train: {}: expected {}, as in runs/number-words/config.json, got {}\n"
+    had = "lessons train: {}: expected {}, as in runs/number-words/config.json, got {!r}\n"
     assert train(*again, batch_size=6) == (2, "", had.format("batch_size", 5, 6))
     for content, complaint in (
         ({"model": {"d_ff": 7}}, had.format("d_ff", 5, 7)),
@@ -370,7 +370,7 @@ def test_a_process_does_not_begin_alone_where_another_one_sees_a_checkpoint(trai
 def test_a_missing_device_is_named_with_those_that_are_here(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    with pytest.raises(ValueError, match=r"device: expected one of cpu, mps, got cuda$"):
+    with pytest.raises(ValueError, match=r"device: expected one of cpu, mps, got 'cuda'$"):
         runs.choose_device("cuda")
 
 

@@ -56,7 +56,7 @@ def test_what_the_page_does_not_support_is_refused():
         with pytest.raises(ValueError, match=f"web: expected {name} .*that it supports, got '{value}'"):
             web.exported(*small(**{name: value}))
     joint = Subwords.train(["a text"], 260)
-    with pytest.raises(ValueError, match="web: expected a model of number words, got one of texts"):
+    with pytest.raises(ValueError, match="web: expected a model of number words, no text, got "):
         web.exported(small()[0], joint, joint)
 
 

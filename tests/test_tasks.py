@@ -113,7 +113,7 @@ def test_a_run_on_own_files_is_resumed_and_evaluated_on_other_files(folder, less
     # The same files may be given again; other files are refused, and so are changed ones.
     assert lessons("train", "--resume", *OWN)[0] == 0
     _, _, error = lessons("train", "--resume", "--task", "text", "--source", "t.en")
-    assert error.endswith(f": expected {folder}/a.en.gz, as in runs/text/config.json, got {folder}/t.en\n")
+    assert error.endswith(f": expected {folder}/a.en.gz, as in runs/text/config.json, got '{folder}/t.en'\n")
     write(folder / "a.de", ["etwas"] * 300)
     code, _, error = lessons("train", "--resume", "--task", "text")
     assert code == 2

@@ -8,6 +8,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from transformer_lessons.config import expect
 from transformer_lessons.data.vocabulary import Vocabulary
 from transformer_lessons.fast.int8 import to_int8
 from transformer_lessons.model import Transformer
@@ -38,12 +39,10 @@ def exported(model: Transformer, source: Tokeniser, target: Tokeniser, dtype: st
 
     ValueError for a model with parts that the page has no code for, or without a list of tokens.
     """
-    if not isinstance(source, Vocabulary):
-        raise ValueError("web: expected a model of number words, got one of texts")
+    expect(isinstance(source, Vocabulary), "web", "a model of number words, no text", type(source).__name__)
     config = asdict(model.config)
     for name, expected in SUPPORTED.items():
-        if config[name] != expected:
-            raise ValueError(f"web: expected {name} {expected!r}, all that it supports, got {config[name]!r}")
+        expect(config[name] == expected, "web", f"{name} {expected!r}, all that it supports", config[name])
     tensors, tied, first, data = {}, {}, {}, bytearray()
     for name, parameter in model.state_dict(keep_vars=True).items():
         if (known := first.setdefault(id(parameter), name)) != name:

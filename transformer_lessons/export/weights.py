@@ -57,9 +57,8 @@ def invert(translate: Callable[[dict], dict], ours: dict[str, Tensor], theirs: d
     places = torch.arange(sum(sizes)).split(sizes)
     where = translate({name: place.view_as(x) for (name, x), place in zip(ours.items(), places, strict=True)})
     expected, got = ({(name, tuple(x.shape)) for name, x in one.items()} for one in (where, theirs))
-    if expected != got:
-        missing, unexpected = sorted(expected - got), sorted(got - expected)
-        raise ValueError(f"weights: expected {missing[:3]}, got {unexpected[:3]}")
+    missing, unexpected = sorted(expected - got), sorted(got - expected)
+    expect(not missing + unexpected, "weights", str(missing[:3]), unexpected[:3])
     numbers = torch.empty(sum(sizes), dtype=next(iter(theirs.values())).dtype)
     for name, place in where.items():
         numbers[place] = theirs[name]

@@ -199,8 +199,9 @@ def translate(chosen: argparse.Namespace) -> int:
             except ValueError as error:
                 is_fine = False
                 print(f"lessons translate: line {number}: {error}", file=sys.stderr)
-        found = translations(task, parts, [*readable.values()], chosen.beam)
-        answers = dict(zip(readable, found, strict=True))
+        answers = dict(
+            zip(readable, translations(task, parts, [*readable.values()], chosen.beam), strict=True)
+        )
         # A line that could not be read gives an empty one, so that input and output stay aligned.
         print(*(answers.get(number, "") for number, _ in lines), sep="\n", flush=True)
     return 0 if is_fine else 2

@@ -74,8 +74,7 @@ def load_model(directory: Path | None = None) -> tuple[Transformer, Tokeniser, T
     """
     directory = Path(directory or PRETRAINED)
     for name in ("config.json", "weights.safetensors"):
-        if not (directory / name).is_file():
-            raise ValueError(f"model: expected a folder with {name}, got {directory}")
+        expect((directory / name).is_file(), "model", f"a folder with {name}", str(directory))
     config = read_json(directory / "config.json")
     try:
         model = Transformer(TransformerConfig(**config["model"]))

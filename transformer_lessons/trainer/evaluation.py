@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from transformer_lessons import decoding
+from transformer_lessons.config import expect
 from transformer_lessons.data.corpus import in_chunks
 from transformer_lessons.data.number_words import english, english_tokens, german_tokens
 from transformer_lessons.data.vocabulary import pad
@@ -37,8 +38,7 @@ def translate(
         extra_tokens: how many tokens more than the batch's longest sentence a translation may have, 50 in the
             paper (§6.1); None for as many as the model has positions.
     """
-    if beam_size < 1:
-        raise ValueError(f"beam_size: expected 1 or more, got {beam_size}")
+    expect(beam_size >= 1, "beam_size", "1 or more", beam_size)
     most = model.config.max_length
     ids = [source.encode(sentence) for sentence in sentences]
     device, found = next(model.parameters()).device, {}
@@ -54,8 +54,7 @@ def translate(
 
 def report_too_long(count: int, pairs: int, most: int) -> None:
     """Print how many of the pairs are too long to be used, if any; ValueError if all are."""
-    if count == pairs:
-        raise ValueError(f"pairs: expected some with at most {most} tokens per side, got none")
+    expect(count < pairs, "pairs", f"some with at most {most} tokens per side", 0)
     if count and not distributed.rank():
         print(f"left out {count:,} of {pairs:,} pairs, which are longer than {most} tokens", file=sys.stderr)
 

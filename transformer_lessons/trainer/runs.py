@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from transformer_lessons import __version__
-from transformer_lessons.config import TransformerConfig
+from transformer_lessons.config import TransformerConfig, expect
 from transformer_lessons.data.files import read_json, write_json
 from transformer_lessons.fast import accelerate, plain
 from transformer_lessons.fast.products import CPU
@@ -32,8 +32,7 @@ def choose_device(name: str) -> torch.device:
     has = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if name == "auto":
         name = next(device for device in ("cuda", "mps", "cpu") if has[device])
-    if not has[name]:
-        raise ValueError(f"device: expected one of {', '.join(d for d in has if has[d])}, got {name}")
+    expect(has[name], "device", f"one of {', '.join(d for d in has if has[d])}", name)
     return torch.device(name)
 
 
@@ -140,17 +139,16 @@ def settings_of(
         raise ValueError(f"resume: expected a run, found no {own}")
     task = load_task(own) if chosen.resume else named
     wanted = chosen.task or (chosen.config and named.name)  # a folder can be resumed without naming its task
-    if wanted not in (None, task.name):
-        file = own if chosen.resume else chosen.config
-        raise ValueError(f"task: expected {task.name}, as in {file}, got {wanted}")
+    file = own if chosen.resume else chosen.config
+    expect(wanted in (None, task.name), "task", f"{task.name}, as in {file}", wanted)
     before = apply_settings(own if chosen.resume else None, task, task.sizes, task.training)
     given = {name: value for name, value in vars(chosen).items() if value is not None}
     args = {part: {name: given[name] for name in names if name in given} for part, names in OPTIONS.items()}
     found = apply_settings(args, *apply_settings(chosen.config, *before))
     known, got = ({**asdict(training), **sizes, **task.settings} for task, sizes, training in (before, found))
     for name in known if chosen.resume else ():
-        if got[name] != known[name] and name != "shard":  # sharding does not change what a model learns
-            raise ValueError(f"{name}: expected {known[name]}, as in {own}, got {got[name]}")
+        if name != "shard":  # sharding does not change what a model learns
+            expect(got[name] == known[name], name, f"{known[name]}, as in {own}", got[name])
     return found[0], directory, *found[1:]
 
 

@@ -261,9 +261,8 @@ def batches(pairs: EncodedPairs, max_length: int, config: TrainingConfig) -> Bat
     fits = (pairs.sizes + np.array([0, 1]) <= max_length).all(1)  # a target gets one special token more
     report_too_long(int((~fits).sum()), len(pairs), max_length)
     pairs = pairs.select(fits)
-    if config.tokens is None:
-        return Batches(pairs, config.batch_size, seed=config.seed)
-    return TokenBatches(pairs, config.tokens, seed=config.seed)
+    kind, size = (Batches, config.batch_size) if config.tokens is None else (TokenBatches, config.tokens)
+    return kind(pairs, size, seed=config.seed)
 
 
 def translations(task: Task, parts: tuple, sentences: Sequence, beam_size: int = 1) -> list[str]:
