@@ -6,13 +6,11 @@ beside two processes that never rest. Alone, the fastest round counts for each, 
 """
 
 import json
-import os
 import subprocess
 import sys
 from functools import partial
-from itertools import pairwise
-from statistics import mean, median
-from time import perf_counter
+from statistics import mean
+from timeit import repeat
 
 import torch
 from tqdm import tqdm
@@ -24,64 +22,42 @@ from transformer_lessons.trainer.checkpoints import load_model
 from transformer_lessons.trainer.runs import new_trainer
 from transformer_lessons.trainer.tasks import NumberWords
 
-DEFAULT, PACKAGE, TIMES, ROUNDS = "default", "transformer_lessons", 12, 4
+PACKAGE, TIMES, ROUNDS = "transformer_lessons", 12, 4
 WORKS = "a step of training", "a translated number"
-WAYS = [DEFAULT, "OMP_WAIT_POLICY=PASSIVE", *(f"GOMP_SPINCOUNT={n}" for n in (1_000, 4_000, 16_000)), PACKAGE]
+WAYS = ["default", "OMP_WAIT_POLICY=PASSIVE", *(f"GOMP_SPINCOUNT={n}" for n in (1000, 4000, 16000)), PACKAGE]
 
 
-def times(number: int) -> dict[str, list[float]]:
-    """The milliseconds of each of `number` training steps, and of as many translations of one number."""
+def report() -> None:
+    """Print seconds of each kind of work in this process: the fastest alone, and the mean beside others."""
     task = NumberWords()
     trainer = new_trainer(task, task.tokenisers(), task.sizes, task.training, torch.device("cpu"))
     model, source, _ = load_model()
     src = torch.tensor([source.encode(task.read("421"))])
     works = trainer.train_step, partial(greedy, accelerate(model), src, max_length=16)
-    found = {}
-    for name, work in zip(WORKS, works, strict=True):
-        clock = [perf_counter()]
-        for _ in range(number):
-            work()
-            clock.append(perf_counter())
-        found[name] = [1000 * (after - before) for before, after in pairwise(clock)]
-    return found
-
-
-def report() -> None:
-    """Print this process's times, alone and beside others."""
-    times(3)  # the first ones of a process take longer
-    alone = times(TIMES)
+    # The first ones of a process take longer.
+    alone = [min(repeat(work, number=1, repeat=3 + TIMES)[3:]) for work in works]
     neighbours = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
     try:
-        print(json.dumps([alone, times(TIMES)]))
+        print(json.dumps([alone, [mean(repeat(work, number=1, repeat=TIMES)) for work in works]]))
     finally:
         for neighbour in neighbours:
             neighbour.kill()
 
 
-def measured(way: str) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """The times in a process that waits this way; the package chooses if imported before torch."""
-    environment = {k: v for k, v in os.environ.items() if k not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
-    environment |= dict([way.split("=")]) if "=" in way else {}
+def measured(way: str) -> list[list[float]]:
+    """The report of a process that waits this way; the package chooses if imported before torch."""
     first = PACKAGE if way == PACKAGE else "torch"
     code = f"import {first}, logging; logging.disable(); from benchmarks import busy; busy.report()"
-    return json.loads(subprocess.check_output([sys.executable, "-c", code], env=environment))
-
-
-def main() -> None:
-    """Measure in rounds and print a table for each kind of work."""
-    program("busy", __doc__).parse_args()
-    rounds = [{way: measured(way) for way in WAYS} for _ in tqdm(range(ROUNDS))]
-    for work in WORKS:
-        alone, busy = {}, {}
-        for way in WAYS:
-            by_round = [[found[way][beside][work] for found in rounds] for beside in (0, 1)]
-            alone[way] = mean(map(min, zip(*by_round[0], strict=True)))
-            busy[way] = median(map(mean, by_round[1]))
-        print(f"{work:24}  ms alone  speed of default  ms beside others  time of best")
-        for way in WAYS:
-            speed, time = alone[DEFAULT] / alone[way], busy[way] / min(busy.values())
-            print(f"{way:24}{alone[way]:10.1f}{speed:18.2f}{busy[way]:18.1f}{time:14.2f}")
+    command = ["env", "-u", "OMP_WAIT_POLICY", "-u", "GOMP_SPINCOUNT", *[way] * ("=" in way), sys.executable]
+    return json.loads(subprocess.check_output([*command, "-c", code]))
 
 
 if __name__ == "__main__":
-    main()
+    program("busy", __doc__).parse_args()
+    found = 1000 * torch.tensor([[measured(way) for way in WAYS] for _ in tqdm(range(ROUNDS))])
+    alone, busy = found[:, :, 0].mean(0), found[:, :, 1].quantile(0.5, 0)
+    for work, name in enumerate(WORKS):
+        print(f"{name:24}  ms alone  speed of default  ms beside others  time of best")
+        for way, one, beside in zip(WAYS, alone[:, work], busy[:, work], strict=True):
+            speed, time = alone[0, work] / one, beside / busy[:, work].min()
+            print(f"{way:24}{one:10.1f}{speed:18.2f}{beside:18.1f}{time:14.2f}")
