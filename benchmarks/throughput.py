@@ -9,7 +9,6 @@ Writes ``transformer_lessons/records/throughput.json``, which the README quotes.
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -55,25 +54,21 @@ def output_and_peak_memory(process: psutil.Popen) -> tuple[str, int]:
                 most = max(most, sum(one.memory_info().rss >> 20 for one in tree))
 
 
-def grade_by_command(source: Path, course: Path, workers: int) -> dict:
-    """Grade a folder by the command; return seconds, rate, and peak memory in MB."""
-    command = [sys.executable, "-m", "exercises.autograder", "grade", str(source), "--course", str(course)]
-    command += ["--workers", str(workers)]
-    began, alone = time.perf_counter(), {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = psutil.Popen(command, cwd=HERE, env=alone, stdout=subprocess.PIPE, text=True)
+def grade_by_command(folder: Path, notebooks: list[nbformat.NotebookNode], workers: int) -> dict:
+    """Grade by the command; return seconds, rate, and peak memory in MB."""
+    given = [hand_in(folder / "in", notebooks), "--course", folder / "course", "--workers", str(workers)]
+    command, alone = [sys.executable, "-m", "exercises.autograder", "grade", *given], {"OMP_NUM_THREADS": "1"}
+    began = time.perf_counter()
+    process = psutil.Popen(command, cwd=HERE, env=os.environ | alone, stdout=subprocess.PIPE, text=True)
     output, memory = output_and_peak_memory(process)
-    seconds, graded = time.perf_counter() - began, re.search(r"^Graded: (\d+)\.$", output, re.MULTILINE)
-    assert process.returncode == 0, output
-    return {"workers": workers, **rate(int(graded[1]), seconds), "memory_mb": memory}
+    assert (process.returncode, f"Graded: {len(notebooks)}." in output.splitlines()) == (0, True), output
+    return {"workers": workers, **rate(len(notebooks), time.perf_counter() - began), "memory_mb": memory}
 
 
 def rate(number: int, seconds: float) -> dict:
     """The submissions, seconds and rate, as in the record."""
-    return {
-        "submissions": number,
-        "seconds": round(seconds, 1),
-        "a_minute": round(60 * number / seconds, 1),
-    }
+    a_minute = round(60 * number / seconds, 1)
+    return {"submissions": number, "seconds": round(seconds, 1), "a_minute": a_minute}
 
 
 def grade_by_nbgrader(folder: Path, notebooks: list[nbformat.NotebookNode]) -> dict:
@@ -86,22 +81,14 @@ def grade_by_nbgrader(folder: Path, notebooks: list[nbformat.NotebookNode]) -> d
     return rate(len(notebooks), time.perf_counter() - began)
 
 
-def main() -> None:
-    """Measure, print, and write the record."""
+if __name__ == "__main__":
     program("throughput", __doc__).parse_args()
-    notebooks = [notebook for _, notebook in students(2 * LARGEST, ASSIGNMENT) if notebook]
-    runs = []
+    notebooks, runs = [notebook for _, notebook in students(2 * LARGEST, ASSIGNMENT) if notebook], []
     with tempfile.TemporaryDirectory() as name:
         for number, (size, workers) in enumerate(RUNS):
-            source = hand_in(Path(name) / f"in-{number}", notebooks[:size])
-            runs.append(grade_by_command(source, Path(name) / f"course-{number}", workers))
+            runs.append(grade_by_command(Path(name) / str(number), notebooks[:size], workers))
             print(json.dumps(runs[-1]), flush=True)
         theirs = grade_by_nbgrader(Path(name) / "plain", notebooks[:PLAIN_ONES])
     over = round(runs[0]["a_minute"] / theirs["a_minute"], 1)
     print(f"plain nbgrader: {json.dumps(theirs)}; ours is {over} times as fast")
-    found = {"runs": runs, "plain_nbgrader": theirs, "over_plain_nbgrader": over}
-    write("throughput", assignment=ASSIGNMENT, **found)
-
-
-if __name__ == "__main__":
-    main()
+    write("throughput", assignment=ASSIGNMENT, runs=runs, plain_nbgrader=theirs, over_plain_nbgrader=over)
