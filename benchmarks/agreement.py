@@ -123,8 +123,7 @@ def average_cpu_seconds(found: list[dict]) -> dict:
     }
 
 
-def main() -> None:
-    """Compare, print what differs, and write the record."""
+if __name__ == "__main__":
     program("agreement", __doc__).parse_args()
     with tempfile.TemporaryDirectory() as name:
         found = list(graded_twice(submissions(ALL), Path(name) / "mixed"))
@@ -138,7 +137,3 @@ def main() -> None:
     }
     print(json.dumps(result, indent=1))
     write("agreement", **result)
-
-
-if __name__ == "__main__":
-    main()

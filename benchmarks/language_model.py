@@ -38,8 +38,7 @@ def trained(name: str, book: dict) -> tuple[torch.nn.Module, dict]:
     return model, {"losses": losses, "held_out": held_out, "says": samples}
 
 
-def main() -> None:
-    """Train both models and store them."""
+if __name__ == "__main__":
     program("language_model", __doc__).parse_args()
     book = chapter("19_a_language_model")
     book["speculate"] = speculate  # the same code as the chapter's, word for word
@@ -50,13 +49,7 @@ def main() -> None:
         state = {key: x.half() for key, x in model.state_dict().items() if key != "output.weight"}  # tied
         with replacing(PRETRAINED / f"{name}.safetensors") as temporary:
             save_file(state, temporary)
-    both = [book["read_model"](name) for name in STEPS]
-    passes = {
-        name: [round(book["tokens_a_pass"](*both, n, drawn), 2) for n in book["GUESSES"]]
-        for name, drawn in book["DRAWN"].items()
-    }
+    both, passes = [book["read_model"](name) for name in STEPS], {}
+    for name, drawn in book["DRAWN"].items():
+        passes[name] = [round(book["tokens_a_pass"](*both, n, drawn), 2) for n in book["GUESSES"]]
     write("language_model", **found, tokens_a_pass=passes)
-
-
-if __name__ == "__main__":
-    main()

@@ -62,8 +62,7 @@ def describe_data(data: TokenBatches, vocabulary: int) -> dict:
     }
 
 
-def main() -> None:
-    """Run the task's own recipe once, on a CPU, or the long one three times."""
+if __name__ == "__main__":
     parser = program("multi30k", __doc__)
     parser.add_argument("--long", action="store_true", help="the recipe multi30k-long, from three seeds")
     is_long, task = parser.parse_args().long, TASKS["multi30k"]
@@ -71,18 +70,12 @@ def main() -> None:
     task, sizes, config = apply_settings(recipe, task, task.sizes, task.training)
     device, tokenisers = choose_device("auto" if is_long else "cpu"), task.tokenisers()
     settings = {"data": task.settings, "model": sizes, "training": asdict(config)}
+    seeds = range(3 if is_long else 1)
+    runs = [measure(task, tokenisers, sizes, replace(config, seed=seed), device) for seed in seeds]
     if is_long:
-        runs = [measure(task, tokenisers, sizes, replace(config, seed=seed), device) for seed in range(3)]
         tests = [{"seed": seed, "test": one["results"]["beam of 5"]} for seed, one in enumerate(runs)]
         write("multi30k_long", device.type, settings=settings, runs=tests)
     else:
         data = batches(task.pairs(*tokenisers, config), sizes["max_length"], config)
-        found = {
-            "data": describe_data(data, len(tokenisers[0])),
-            "run": measure(task, tokenisers, sizes, config, device),
-        }
-        write("multi30k", settings=settings, **found, made_with={"threads": torch.get_num_threads()})
-
-
-if __name__ == "__main__":
-    main()
+        about, threads = describe_data(data, len(tokenisers[0])), {"threads": torch.get_num_threads()}
+        write("multi30k", settings=settings, data=about, run=runs[0], made_with=threads)
