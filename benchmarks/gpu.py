@@ -41,13 +41,11 @@ KINDS = {
     "products": ("gemm", "nvjet", "xmma", "cutlass", "cublas", "fmha", "flash", "attention"),
     "optimiser": ("multi_tensor", "adam"),
 }
-FORMATS = dict.fromkeys(("float32", "tf32"), torch.float32)
-FORMATS |= {"float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
-def median_seconds(work: Callable[[], object], at_least: float = 0.5) -> float:
+def median_seconds(work: Callable[[], object]) -> float:
     """Median seconds of one call; PyTorch's timer waits until the device is done."""
-    return Timer("work()", globals={"work": work}).blocked_autorange(min_run_time=at_least).median
+    return Timer("work()", globals={"work": work}).blocked_autorange(min_run_time=1.0).median
 
 
 # --- The card
@@ -56,11 +54,10 @@ def median_seconds(work: Callable[[], object], at_least: float = 0.5) -> float:
 def ceilings(device: torch.device, size: int) -> dict:
     """Operations per second in products of large matrices, by number format."""
     found = {}
-    for name, dtype in FORMATS.items():
+    for name in ("float32", "tf32", "float16", "bfloat16"):
         torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
-        a, b = torch.randn(2, size, size, device=device, dtype=dtype)
-        found[name] = 2 * size**3 / median_seconds(lambda a=a, b=b: a @ b)
-    torch.set_float32_matmul_precision("highest")
+        a, b = torch.randn(2, size, size, device=device, dtype=getattr(torch, name, torch.float32))
+        found[name] = 2 * size**3 / median_seconds(partial(torch.matmul, a, b))
     if device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 9):
         a, b = (x.to(torch.float8_e4m3fn) for x in torch.randn(2, size, size, device=device))
         one = torch.ones((), device=device)
@@ -83,15 +80,12 @@ def roofline(device: torch.device, rows: int, d: int = 512, d_ff: int = 2048) ->
         "softmax": (5 * n, 4 * 2 * n, lambda: x.softmax(-1)),
     }
     for tokens in (1, 32, rows):
-        count = 64 if tokens < rows else 4
-        pairs = [
-            (torch.randn(tokens, d, device=device).bfloat16(), torch.randn(d_ff, d, device=device).bfloat16())
-            for _ in range(count)
-        ]
+        count, kind = 64 if tokens < rows else 4, {"device": device, "dtype": torch.bfloat16}
+        vectors, weights = torch.randn(count, tokens, d, **kind), torch.randn(count, d_ff, d, **kind)
         pieces[f"feed-forward, {tokens:,} token{'s' * (tokens > 1)}"] = (
             count * 2 * tokens * d * d_ff,
             count * 2 * (tokens * d + d * d_ff + tokens * d_ff),
-            lambda pairs=pairs: [F.linear(vectors, weight) for vectors, weight in pairs],
+            lambda given=(vectors, weights): [*map(F.linear, *given)],
         )
     found = {}
     with torch.no_grad():
@@ -124,7 +118,7 @@ def measure_training(
         torch.cuda.reset_peak_memory_stats()
     for _ in range(3):  # compile, find the fastest kernels, capture the graph
         step()
-    found = {"seconds": median_seconds(step, 1.0)}
+    found = {"seconds": median_seconds(step)}
     if device.type == "cpu":
         return found
     peak = torch.cuda.max_memory_allocated()
@@ -180,26 +174,23 @@ def attention(device: torch.device, longest: int, heads: int = 8, d_k: int = 64)
         shape, kind = (1, heads, length, d_k), {"device": device, "dtype": torch.bfloat16}
         inputs = [torch.randn(shape, requires_grad=True, **kind) for _ in range(3)]
         for name, way in ways.items():
-            work = partial(forward_and_backward, way, inputs)
-            found[name][length] = {"seconds": median_seconds(work), "peak_bytes": peak_of(work, device)}
+            found[name][length] = forward_and_backward(way, inputs)
     return found
 
 
-def forward_and_backward(way: Callable, inputs: list[Tensor]) -> None:
-    """Compute causal attention and its gradients."""
-    torch.autograd.grad(way(*inputs, is_causal=True)[0].sum(), inputs)
+def forward_and_backward(way: Callable, inputs: list[Tensor]) -> dict:
+    """The seconds of attention and its gradients, and the peak of bytes beyond those allocated before."""
 
+    def work() -> None:
+        torch.autograd.grad(way(*inputs, is_causal=True)[0].sum(), inputs)
 
-def peak_of(work: Callable[[], object], device: torch.device) -> int:
-    """The peak of bytes allocated during work(), beyond those allocated before."""
-    if device.type == "cpu":
-        return 0
-    torch.cuda.synchronize()
+    found = {"seconds": median_seconds(work)}
+    if inputs[0].is_cpu:
+        return found
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     work()
-    torch.cuda.synchronize()
-    return torch.cuda.max_memory_allocated() - before
+    return found | {"peak_bytes": torch.cuda.max_memory_allocated() - before}
 
 
 # --- Whole runs

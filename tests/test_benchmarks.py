@@ -121,19 +121,20 @@ def test_sentences_of_different_lengths_are_decoded_in_four_ways(monkeypatch, un
 def test_gpu_benchmarks_run_on_a_cpu(monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)  # compiling takes long
     monkeypatch.setattr(gpu.gc, "collect", lambda: None)
-    monkeypatch.setattr(gpu, "median_seconds", lambda work, at_least=0.5: [work(), 1.0][1])
+    monkeypatch.setattr(gpu, "median_seconds", lambda work: [work(), 1.0][1])
     monkeypatch.setattr(gpu.Trainer, "train_step", lambda self, prepared: asked.append(self.config))
     asked, parts = [], gpu.parts(torch.device("cpu"), rounds=1, tiny=TINY)
-    known = records.read("gpu")
-    for name in ("ceilings", "roofline", "number words", "base and big", "attention"):
-        found = parts[name]()
-        assert len(found) == len(known[name])
+    known, names = records.read("gpu"), ("ceilings", "roofline", "number words", "base and big", "attention")
+    found = {name: parts[name]() for name in names}
+    assert {name: len(part) for name, part in found.items()} == {name: len(known[name]) for name in names}
     assert all(config.compile for config in asked[-4:])  # big: three steps to warm up, and one timed
     assert [*parts] == [name for name in known if name != "made_with"]
-    # Figure 16.1's operations and bytes, by hand: 25,000 tokens by a matrix of 512 × 2,048, four times.
-    product = known["roofline"]["feed-forward, 25,000 tokens"]
-    assert product["operations"] == 4 * 2 * 25_000 * 512 * 2048
-    assert product["bytes"] == 4 * 2 * (25_000 * 512 + 512 * 2048 + 25_000 * 2048)
+    # Figure 16.1's operations and bytes, by hand: 50 tokens by a matrix of 512 × 2,048, four times in bfloat16.
+    product = found["roofline"]["feed-forward, 50 tokens"]
+    assert product["operations"] == 4 * 2 * 50 * 512 * 2048
+    assert product["bytes"] == 4 * 2 * (50 * 512 + 512 * 2048 + 50 * 2048)
+    norm = found["roofline"]["layer norm, one kernel"]  # eight times the tokens, read and written in float32
+    assert (norm["operations"], norm["bytes"]) == (7 * 400 * 512, 2 * 4 * 400 * 512)
 
 
 # --- Chapters' experiments
