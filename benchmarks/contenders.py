@@ -141,9 +141,7 @@ def products_alone(batch: Batch, config: TransformerConfig) -> Step:
     Both sides of the batch must have the same length.
     """
     rows, length = batch.src.shape
-    weights = [
-        module.weight.detach() for module in Transformer(config).modules() if type(module) is nn.Linear
-    ]
+    weights = [one.weight.detach() for one in Transformer(config).modules() if type(one) is nn.Linear]
     vectors = {width: torch.randn(rows * length, width) for weight in weights for width in weight.shape}
     heads = rows, config.num_heads, length, config.d_model // config.num_heads
     qkv = [torch.randn(heads, requires_grad=True) for _ in range(3)]
@@ -181,10 +179,8 @@ class OneBatch(Batches):
 # --- Decoding
 
 
-def by_ctranslate2(
-    model: Transformer, kind: str = "float32", threads: int | None = None
-) -> Callable[..., list[list[int]]]:
-    """Our model run by CTranslate2, by default on as many threads as torch; "int8" weights have eight bits.
+def by_ctranslate2(model: Transformer, **options: object) -> Callable[..., list[list[int]]]:
+    """Our model run by CTranslate2, by default in float32 and on as many threads as torch.
 
     It has its own process, because two pools of OpenMP threads in one process both wait by sleeping: from the
     engine's first translation on, our decoding lost a fifth of its speed, and in int8 half.
@@ -193,8 +189,8 @@ def by_ctranslate2(
     process = ProcessPoolExecutor(1, get_context("spawn"))
     with TemporaryDirectory() as directory:
         export.ctranslate2.save(Path(directory), model, words, words)
-        options = {"compute_type": kind, "intra_threads": threads or torch.get_num_threads()}
-        process.submit(_load, directory, options).result()
+        usual = {"compute_type": "float32", "intra_threads": torch.get_num_threads()}
+        process.submit(_load, directory, usual | options).result()
 
     def translate(src: list[list[int]], **options: int) -> list[list[int]]:
         tokens = [list(map(str, row)) for row in src]

@@ -161,15 +161,10 @@ def successors() -> dict:
     book = chapter("20_what_came_after")
     runs = [(name, None, seed) for name in book["CHANGES"] for seed in range(6 if name == BASE else 3)]
     found = run_all(successor, [*runs, *product(book["AT_RATES"], book["RATES"], range(3))])
-    changes = {name: ones for (name, rate), ones in found.items() if rate is None}
+    changes, rates = {name: ones for (name, rate), ones in found.items() if rate is None}, book["RATES"]
     return {
-        "changes": {
-            name: {key: values(ones, key) for key in ("loss", "long")} for name, ones in changes.items()
-        },
-        "rates": {
-            name: {rate: values(found[name, rate], "loss") for rate in book["RATES"]}
-            for name in book["AT_RATES"]
-        },
+        "changes": {name: {key: values(x, key) for key in ("loss", "long")} for name, x in changes.items()},
+        "rates": {name: {x: values(found[name, x], "loss") for x in rates} for name in book["AT_RATES"]},
         "loads": {name: values(ones, "loads") for name, ones in changes.items() if "experts" in name},
         "stretched": values(changes[BASE], "stretched"),
         "sparse": values(changes[BASE], "sparse"),

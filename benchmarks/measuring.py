@@ -22,9 +22,8 @@ Parts = dict[str, Callable[[], dict]]  # the parts of a record, and what measure
 
 def program(name: str, about: str) -> argparse.ArgumentParser:
     """The argument parser of ``python -m benchmarks.NAME``; `about` is its help text."""
-    as_written = argparse.RawDescriptionHelpFormatter
     return argparse.ArgumentParser(
-        f"python -m benchmarks.{name}", description=about, formatter_class=as_written
+        f"python -m benchmarks.{name}", None, about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
 
 

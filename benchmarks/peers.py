@@ -121,7 +121,8 @@ def measure_decoding(config: TransformerConfig, rows: int, length: int, rounds: 
     else:
         ways["ours, compiled"] = partial(greedy, compile_decoding(deepcopy(own)), src, max_length=length)
         ways["ours, int8"] = partial(greedy, quantize(deepcopy(own)), src, max_length=length)
-        for name, how in {"": {}, ", one thread": {"threads": 1}, ", int8": {"kind": "int8"}}.items():
+        kinds = {"": {}, ", one thread": {"intra_threads": 1}, ", int8": {"compute_type": "int8"}}
+        for name, how in kinds.items():
             engine = by_ctranslate2(own, **how)
             ways[ENGINE + name] = partial(engine, src.tolist(), beam_size=1, max_decoding_length=length)
     contenders = {name: partial(translate_all, translate) for name, translate in ways.items()}
