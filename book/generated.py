@@ -32,9 +32,7 @@ def mistakes() -> str:
     symptoms = []
     for name, entries in mistakes_by_symptom().items():
         shown = [(task, one) for task, one in entries if name != LAST or one.symptoms == (LAST,)]
-        by_task = [
-            (task, [one for _, one in group]) for task, group in groupby(shown, key=lambda entry: entry[0])
-        ]
+        by_task = [(task, [one for _, one in group]) for task, group in groupby(shown, lambda one: one[0])]
         anchor = "symptom-" + "-".join(re.findall(r"\w+", name.lower()))
         about = {"title": SYMPTOMS[name][:-1], "anchor": anchor, "is_last": name == LAST, "tasks": by_task}
         symptoms += [about] if entries else []

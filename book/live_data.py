@@ -34,19 +34,23 @@ READ = (421, "and"), (300_009, "and"), (300_009, ","), (800_059, "and"), (68_001
 SHOWN = 6  # words of a row
 
 
+def pair(n: int, joint: str = "and") -> tuple[dict, Transformer, torch.Tensor, torch.Tensor]:
+    """A number's English words, with this one for "and", and right German ones; the model, and both as ids."""
+    model, source, target = checkpoints.load_model()
+    said, german = number_words.english_tokens(number_words.english(n)), number_words.german_tokens(n)
+    english = [joint if word == "and" else word for word in said]
+    ids = [source.encode(english)], [[model.config.bos_id, *target.encode(german)]]
+    return {"n": n, "english": english, "german": ["BOS", *german]}, model, *map(torch.tensor, ids)
+
+
 def heads() -> list[dict]:
     """Chapter 7's figure: the words of each number, and all heads' weights in percent for the right words."""
-    (model, source, target), found = checkpoints.load_model(), []
-    for n in NUMBERS:
-        english = number_words.english_tokens(number_words.english(n))
-        german = number_words.german_tokens(n)
-        tgt = torch.tensor([[model.config.bos_id, *target.encode(german)]])
-        weights = attention_maps(model, torch.tensor([source.encode(english)]), tgt)
-        maps = {
-            kind: [(100 * weights[name.format(layer)][0]).round().int().tolist() for layer in (0, 1)]
-            for kind, name in KINDS.items()
-        }
-        found.append({"n": n, "english": english, "german": ["BOS", *german], "maps": maps})
+    found = []
+    for about, *given in map(pair, NUMBERS):
+        weights, maps = attention_maps(*given), {}
+        for kind, name in KINDS.items():
+            maps[kind] = [(100 * weights[name.format(layer)][0]).round().int().tolist() for layer in (0, 1)]
+        found.append(about | {"maps": maps})
     return found
 
 
@@ -56,23 +60,15 @@ def lens() -> list[dict]:
     The German so far is right. A row's words are those that come farthest anywhere, by their chances at the
     end; two sentences of one number, one after the other, share them.
     """
-    (model, source, target), found = checkpoints.load_model(), []
-    names = ["PAD", "BOS", "EOS", *target.tokens[3:]]
+    found, names = [], ["PAD", "BOS", "EOS", *number_words.vocabularies()[1].tokens[3:]]
     for n, joint in READ:
-        english = number_words.english_tokens(number_words.english(n))
-        english = [joint if word == "and" else word for word in english]
-        german = number_words.german_tokens(n)
-        ids = target.encode(german)
-        src, tgt = torch.tensor([source.encode(english)]), torch.tensor([[model.config.bos_id, *ids]])
-        read = readings(model, src, tgt)
+        about, *given = pair(n, joint)
+        read = readings(*given)
         if not found or found[-1]["n"] != n:
-            far = [p.amax(0).topk(SHOWN).indices for p in read]
-            shown = [
-                row[p[-1, row].argsort(descending=True)].tolist() for p, row in zip(read, far, strict=True)
-            ]
+            far = [(p, p.amax(0).topk(SHOWN).indices) for p in read]
+            shown = [row[p[-1, row].argsort(descending=True)].tolist() for p, row in far]
         words = [[names[token] for token in row] for row in shown]
         chances = [(10_000 * p[:, row]).round().int().tolist() for p, row in zip(read, shown, strict=True)]
-        about = {"n": n, "english": english, "german": ["BOS", *german]}
         found.append(about | {"words": words, "chances": chances})
     return found
 

@@ -18,11 +18,10 @@ ADDRESS = re.compile(r"https://github\.com/([A-Za-z0-9][A-Za-z0-9-]*)/([A-Za-z0-
 def set_repository(url: str, root: Path = ROOT) -> list[str]:
     """Rewrite OWNER/NAME and OWNER.github.io/NAME everywhere below `root`; return the files that changed.
 
-    Raises:
-        ValueError: for an address that is not GitHub's, because Colab opens notebooks from nowhere else.
+    An address that is not GitHub's ends the process: Colab opens notebooks from nowhere else.
     """
     if not (given := ADDRESS.fullmatch(url.strip())):
-        raise ValueError(f"expected https://github.com/NAME/REPO, got {url!r}")
+        sys.exit(f"book.repository: expected https://github.com/NAME/REPO, got {url!r}")
     settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     old, new = ADDRESS.fullmatch(settings["project"]["urls"]["Repository"]).groups(), given.groups()
     # A longer name that begins like this is another repository's.
@@ -39,8 +38,5 @@ def set_repository(url: str, root: Path = ROOT) -> list[str]:
 
 
 if __name__ == "__main__":
-    try:
-        print(*(paths := set_repository(" ".join(sys.argv[1:]))), sep="\n")
-    except ValueError as error:
-        sys.exit(f"book.repository: {error}")
+    print(*(paths := set_repository(" ".join(sys.argv[1:]))), sep="\n")
     print(f"{len(paths)} files changed")

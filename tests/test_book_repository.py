@@ -55,5 +55,5 @@ def test_every_form_of_the_address_is_rewritten_and_back_again(project):
     "url", ["https://gitlab.com/a/b", "https://github.com/a", f"{OLD}/tree/main", OLD + '"c']
 )
 def test_other_addresses_are_refused_before_anything_is_read(url, tmp_path):
-    with pytest.raises(ValueError, match=r"expected https://github\.com/NAME/REPO, got "):
+    with pytest.raises(SystemExit, match=r"expected https://github\.com/NAME/REPO, got "):
         repository.set_repository(url, tmp_path)
