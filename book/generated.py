@@ -35,7 +35,7 @@ def mistakes() -> str:
         by_task = [(task, [one for _, one in group]) for task, group in groupby(shown, lambda one: one[0])]
         anchor = "symptom-" + "-".join(re.findall(r"\w+", name.lower()))
         about = {"title": SYMPTOMS[name][:-1], "anchor": anchor, "is_last": name == LAST, "tasks": by_task}
-        symptoms += [about] if entries else []
+        symptoms.append(about)
     template = TEMPLATES.get_template("mistakes.md.jinja")
     return template.render(symptoms=symptoms, difference=repair_patch, place=place)
 
