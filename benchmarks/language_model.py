@@ -42,7 +42,6 @@ if __name__ == "__main__":
     program("language_model", __doc__).parse_args()
     book = chapter("19_a_language_model")
     book["speculate"] = speculate  # the same code as the chapter's, word for word
-    PRETRAINED.mkdir(exist_ok=True)
     found = {}
     for name in STEPS:
         model, found[name] = trained(name, book)

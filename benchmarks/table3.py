@@ -133,8 +133,7 @@ def run(number: int, seed: int) -> dict:
     if row.only_short:
         training = [n for n in training if words(n) <= SHORT]
     batches = Batches(number_words.pairs(training), config.batch_size, seed=seed)
-    if not Trainer(model, batches, replace(config, peak_learning_rate=rate)).run(progress=False):
-        raise KeyboardInterrupt
+    Trainer(model, batches, replace(config, peak_learning_rate=rate)).run(progress=False)
     numbers = number_words.held_out()[:NUMBERS]
     with torch.no_grad(), evaluating(model):
         loss, tokens, _ = batch_loss(model, make_batch(number_words.pairs(numbers)), smoothing=0.0)

@@ -11,6 +11,7 @@ from sphinx.transforms import SphinxTransform
 from book import live_data
 from book.finish import defer_scripts, finish
 from transformer_lessons import __version__
+from transformer_lessons.data.files import write_text
 from transformer_lessons.export import web
 from transformer_lessons.trainer import checkpoints
 
@@ -44,13 +45,10 @@ def compute_data(app):
     """Write the weights that the live translator runs, and the data of the live figures."""
     if app.builder.format != "html":
         return
-    static = Path(app.outdir) / "_static"
-    for folder in ("explorables", "live"):
-        (static / folder).mkdir(parents=True, exist_ok=True)
-    script = web.script(TRAINED, web.exported(*checkpoints.load_model()))
-    (static / "explorables" / f"{TRAINED}.js").write_text(script, encoding="utf-8")
+    static, model = Path(app.outdir) / "_static", web.exported(*checkpoints.load_model())
+    write_text(static / "explorables" / f"{TRAINED}.js", web.script(TRAINED, model))
     for name in live_data.DATA:
-        (static / "live" / f"{name}.data.js").write_text(live_data.script(name), encoding="utf-8")
+        write_text(static / "live" / f"{name}.data.js", live_data.script(name))
 
 
 def add_figures(app, pagename, templatename, context, doctree):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from book.browser import LAPTOP, PHONE, Browser, browser
+from book.browser import LAPTOP, PHONE, browser
 from book.build import pages
 
 AXE = Path(sys.prefix) / "node_modules" / "axe-core" / "axe.min.js"
@@ -22,24 +22,20 @@ LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa"]
 RULES = {"runOnly": LEVELS, "resultTypes": ["violations"], "preload": False}
 
 
-def violations(view: Browser, page: Path) -> Iterator[str]:
-    """The violations that axe finds: the rule, how often, and the first place."""
-    view.open(page)
-    view.page.add_script_tag(path=AXE)
-    for rule in view.page.evaluate("(rules) => axe.run(document, rules)", RULES)["violations"]:
-        yield f"{rule['id']}: {len(rule['nodes'])}, first {rule['nodes'][0]['html'][:100]}"
-
-
-def check() -> Iterator[str]:
-    """All violations, page by page."""
+def violations() -> Iterator[str]:
+    """The violations that axe finds: the page, the rule, how often, and the first place."""
     for width, dark in product((PHONE, LAPTOP), (False, True)):
         look = f"{width} px, {'dark' if dark else 'light'}"
         with browser(width=width, dark=dark) as view:
             for page in tqdm(pages(), look, disable=None):
-                yield from (f"{page.stem}, {look}: {problem}" for problem in violations(view, page))
+                view.open(page)
+                view.page.add_script_tag(path=AXE)
+                for rule in view.page.evaluate("(rules) => axe.run(document, rules)", RULES)["violations"]:
+                    found = f"{rule['id']}: {len(rule['nodes'])}, first {rule['nodes'][0]['html'][:100]}"
+                    yield f"{page.stem}, {look}: {found}"
 
 
 if __name__ == "__main__":
-    problems = list(check())
+    problems = list(violations())
     print(*problems, f"{len(problems)} violations", sep="\n")
     sys.exit(bool(problems))
