@@ -23,32 +23,26 @@ OTHERS = {
 }
 
 
-@pytest.fixture
-def project(tmp_path):
-    """A small repository that names its address in every form."""
+def contents(folder):
+    return {path.name: path.read_bytes().decode() for path in folder.iterdir() if path.is_file()}
+
+
+def test_every_form_of_the_address_is_rewritten_and_back_again(tmp_path):
     for name, text in (FILES | OTHERS).items():
         (tmp_path / name).write_text(text, encoding="utf-8", newline="")
     (tmp_path / "run").chmod(0o755)
     for command in (["init", "--quiet"], ["add", "--all"]):
         subprocess.run(["git", *command], cwd=tmp_path, check=True)
     (tmp_path / "untracked.md").write_text(OLD, encoding="utf-8")
-    return tmp_path
-
-
-def contents(folder):
-    return {path.name: path.read_bytes().decode() for path in folder.iterdir() if path.is_file()}
-
-
-def test_every_form_of_the_address_is_rewritten_and_back_again(project):
-    before = contents(project)
-    assert set(repository.set_repository(NEW, project)) == set(FILES)
+    before = contents(tmp_path)
+    assert set(repository.set_repository(NEW, tmp_path)) == set(FILES)
     for name, text in FILES.items():
         wanted = text.replace("old-owner.github.io/old-name", "New-Owner.github.io/2nd.name")
-        assert contents(project)[name] == wanted.replace("old-owner/old-name", "New-Owner/2nd.name")
-    assert os.access(project / "run", os.X_OK)
-    assert repository.set_repository(NEW, project) == []
-    repository.set_repository(f"{OLD}.git/", project)
-    assert contents(project) == before
+        assert contents(tmp_path)[name] == wanted.replace("old-owner/old-name", "New-Owner/2nd.name")
+    assert os.access(tmp_path / "run", os.X_OK)
+    assert repository.set_repository(NEW, tmp_path) == []
+    repository.set_repository(f"{OLD}.git/", tmp_path)
+    assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize(
