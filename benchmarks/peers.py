@@ -31,7 +31,7 @@ from benchmarks.contenders import (
     real_tokens,
     without_cache,
 )
-from benchmarks.measuring import OURS, Parts, compared, interleave, matrices, measure, median_share
+from benchmarks.measuring import OURS, compared, interleave, matrices, measure, median_share
 from transformer_lessons import decoding
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.batches import Batches, TokenBatches
@@ -176,22 +176,18 @@ def sentences(beam_size: int, rounds: int) -> dict:
     return compared(interleave(steps, rounds, 1))
 
 
-def parts(rounds: int) -> Parts:
-    """The measurements, in order."""
-    full = partial(on_full_batches, rounds=rounds, device="cpu")
-    decode = partial(measure_decoding, rounds=rounds, device="cpu")
-    return {
-        "training on captions": partial(on_captions, rounds),
+if __name__ == "__main__":
+    full = partial(on_full_batches, rounds=ROUNDS, device="cpu")
+    decode = partial(measure_decoding, rounds=ROUNDS, device="cpu")
+    parts = {
+        "training on captions": partial(on_captions, ROUNDS),
         "training, 32 sentences of 32": partial(full, SMALL, 32, 32),
         "training, 1 sentence of 1024": partial(full, SMALL, 1, 1024),
         "greedy, 64 sentences of 50": partial(decode, SMALL, 64, 50),
         "greedy, 1 sentence of 50": partial(decode, SMALL, 1, 50),
-        "the 1000 captions, greedy": partial(sentences, 1, rounds),
-        "the 1000 captions, beam of 4": partial(sentences, 4, rounds),
+        "the 1000 captions, greedy": partial(sentences, 1, ROUNDS),
+        "the 1000 captions, beam of 4": partial(sentences, 4, ROUNDS),
     }
-
-
-if __name__ == "__main__":
     packages, threads = ("transformers", "ctranslate2", "x-transformers"), torch.get_num_threads()
     name = "peers_amd" if products.MKL_IS_SLOW else "peers"
-    measure(name, __doc__, parts(ROUNDS), "cpu", packages, threads=threads, rounds=ROUNDS)
+    measure(name, __doc__, parts, "cpu", packages, threads=threads, rounds=ROUNDS)
