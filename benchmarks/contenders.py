@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from transformer_lessons import export
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.data.batches import Batch, Batches, TokenBatches
+from transformer_lessons.data.batches import Batch, Batches
 from transformer_lessons.data.vocabulary import Vocabulary
 from transformer_lessons.fast import products
 from transformer_lessons.fast.cpu_steps import product
@@ -95,7 +95,7 @@ PEERS: dict[str, Callable[[TransformerConfig], nn.Module]] = {
 # --- Steps of training
 
 
-def peer_steps(model: nn.Module, batches: Batches | TokenBatches, *, device: str = "cpu") -> Step:
+def peer_steps(model: nn.Module, batches: Batches, *, device: str = "cpu") -> Step:
     """A training step as users write it; on a GPU compiled, in bfloat16, and with the fused optimiser.
 
     With ``mode="reduce-overhead"``, in CUDA graphs, x-transformers took just as long (46 ms on an H200).
@@ -120,7 +120,7 @@ def peer_steps(model: nn.Module, batches: Batches | TokenBatches, *, device: str
     return step
 
 
-def our_steps(batches: Batches | TokenBatches, config: TransformerConfig, *, device: str = "cpu") -> Step:
+def our_steps(batches: Batches, config: TransformerConfig, *, device: str = "cpu") -> Step:
     """A training step of the package's own trainer, on a GPU with the same options as the others."""
     on_gpu = device != "cpu"
     options = {"compile": on_gpu, "precision": "bfloat16" if on_gpu else "float32", "clip_norm": CLIP}

@@ -43,7 +43,7 @@ def measure(
     return {"seconds": seconds, "results": results}
 
 
-def padding(data: Batches | TokenBatches) -> float:
+def padding(data: Batches) -> float:
     """The share of an epoch's positions that hold no token."""
     epoch = [data[step] for step in range(data.steps_per_epoch)]
     positions = sum(batch.src.numel() + batch.tgt_out.numel() for batch in epoch)

@@ -21,8 +21,7 @@ SETTLED = """(async () => {
 
 def find() -> str | None:
     """The path of a Chromium, or None."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    return next((path for path in map(shutil.which, names) if path), None)
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 class Browser:

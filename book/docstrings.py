@@ -15,11 +15,9 @@ NAMED = {"module", "function", "class", "exception"}
 
 def set_pitfalls_apart(app, what, name, obj, options, lines):
     """Turn the text from "A pitfall:" to the end of the paragraph into a note of its own."""
-
-    note = PITFALL.sub(
-        lambda found: f"{found[1]}\n\n.. container:: pitfall\n\n{indent(found[2], '   ')}", "\n".join(lines)
-    )
-    lines[:] = note.split("\n")
+    note = "{}\n\n.. container:: pitfall\n\n{}".format
+    text = PITFALL.sub(lambda found: note(found[1], indent(found[2], "   ")), "\n".join(lines))
+    lines[:] = text.split("\n")
 
 
 def leave_parameters_alone(app, what, name, obj, options, lines):
@@ -28,8 +26,7 @@ def leave_parameters_alone(app, what, name, obj, options, lines):
         own = set(inspect.signature(obj).parameters)
     except (TypeError, ValueError):
         return  # a module has no signature
-    for number, line in enumerate(lines):
-        lines[number] = NAME.sub(lambda found: f"`{found[0]}`" if found[1] in own else found[0], line)
+    lines[:] = [NAME.sub(lambda one: f"`{one[0]}`" if one[1] in own else one[0], line) for line in lines]
 
 
 SHORT_NAMES = {"~torch.nn.modules.module.": "torch.nn.", "~torch.d": "torch.d", "<factory>": "..."}
