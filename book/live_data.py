@@ -112,15 +112,13 @@ def sentence(n: int) -> dict:
         weight, place = max((w, j) for j, w in enumerate(one["cm"][k].tolist()))
         where = f" (word {place + 1})" if english.count(english[place]) > 1 else ""
         looks.append(f"The row of “{german[k]}” looks most at “{english[place]}”{where} ({number(weight)}).")
-        states.append(f"“{word}” gets {100 * p:.1f}%, “{second}” {100 * q:.1f}%.")
+        state = f"“{word}” gets {100 * p:.1f}%, “{second}” {100 * q:.1f}%."
         if word != right[k]:
-            states[-1] += (
-                f" It should be “{right[k]}”: of 1,000 test numbers, the model gets only this one wrong."
-            )
+            state += f" It should be “{right[k]}”: of 1,000 test numbers, the model gets only this one wrong."
         if word == "EOS":
             said, wanted = "".join(german[1:]), "".join(right[:-1])
-            states[-1] += f" EOS ends the sentence: {said}."
-            states[-1] += f" Right is {wanted}." if said != wanted else ""
+            state += f" EOS ends the sentence: {said}." + f" Right is {wanted}." * (said != wanted)
+        states.append(state)
     each = {"rows": one_page.row, "steps": one_page.step, "looks": one_page.look}
     layers = {}
     for name, draw in each.items():
