@@ -226,11 +226,9 @@ def decoding_products(model: Transformer, rows: int, length: int) -> Step:
 
     It leaves out W_k and W_v of cross-attention, which are needed once, and all of attention.
     """
-    linears = [
-        module
-        for name, module in [*model.decoder_layers.named_modules(), ("output", model.output)]
-        if isinstance(module, nn.Linear) and not name.endswith(("cross_attention.W_k", "cross_attention.W_v"))
-    ]
+    parts, once = model.decoder_layers.named_modules(), ("cross_attention.W_k", "cross_attention.W_v")
+    linears = [one for name, one in parts if isinstance(one, nn.Linear) and not name.endswith(once)]
+    linears.append(model.output)
     vectors = {one.in_features: torch.randn(rows, one.in_features) for one in linears}
     maps = [(product(one, rows=rows), vectors[one.in_features]) for one in linears]
 
