@@ -441,9 +441,10 @@ def test_readings_of_the_lens_are_the_models():
             assert right in words
             of_words = expected[row][:, [NAMES.index(word) for word in words]]
             torch.testing.assert_close(shown[row], of_words, atol=6e-5, rtol=0)
-        torch.testing.assert_close(
-            shown.amax(-1), expected.amax(-1), atol=6e-5, rtol=0
-        )  # no word is likelier
+            # Likeliest first; the sentence with a comma has the order of the one with "and".
+            assert "," in run["english"] or (of_words[-1].diff() <= 0).all()
+        likeliest = shown.amax(-1), expected.amax(-1)  # no other word is likelier
+        torch.testing.assert_close(*likeliest, atol=6e-5, rtol=0)
 
 
 READ = "svg:first-child > g > g[style^=cursor]"  # the cells of the map
