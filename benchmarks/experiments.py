@@ -53,11 +53,11 @@ def chapter(name: str) -> dict:
 
 def run_all(work: Callable, runs: Iterable[tuple]) -> dict:
     """Results of work(*run), in two processes of one thread: by run without its seed, a list over seeds."""
-    found = {}
+    found, runs = {}, [*runs]
     with ProcessPoolExecutor(2, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
-        futures = {run: pool.submit(work, *run) for run in runs}
-        for (*what, _), result in tqdm(futures.items()):
-            found.setdefault(tuple(what) if what[1:] else what[0], []).append(result.result())
+        results = pool.map(work, *zip(*runs, strict=True))  # an interruption cancels those that remain
+        for (*what, _), result in zip(runs, tqdm(results, total=len(runs)), strict=True):
+            found.setdefault(tuple(what) if what[1:] else what[0], []).append(result)
     return found
 
 
