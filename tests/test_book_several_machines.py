@@ -40,6 +40,13 @@ def test_commands_are_valid(command):
     assert chosen.resume_or_start
 
 
+def test_torchruns_of_several_nodes_share_no_store_with_their_processes():
+    """Otherwise restarts sometimes fail: PyTorch's issue 135712."""
+    before = ["\n" + block.partition("torchrun")[0] for block in BLOCKS if "--nnodes" in block]
+    needed = "\nexport TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1\n"
+    assert [needed in lines for lines in before] == [True, True]
+
+
 def rounded(numbers) -> str:
     """Numbers as the cells of a table's row."""
     return " | ".join(f"{number:.1f}" for number in numbers)
