@@ -381,10 +381,8 @@ def test_what_is_left_is_what_the_packages_norms_leave(opened, kind):
 def test_running_sums_of_tiles_are_the_softmax_of_what_was_read(opened, block):
     browser = opened("tiles")
     assert said(browser) == "Tile 1 of 2: the sums begin; o/l is 5.33."  # as in the chapter's drawing
-    scores, v = (
-        torch.tensor([1, 2, 5, 1, 10, 4]).double().log(),
-        torch.tensor([8.0, 4, 16, 2, 6, 10]).double(),
-    )
+    scores = torch.tensor([1, 2, 5, 1, 10, 4]).double().log()
+    v = torch.tensor([8.0, 4, 16, 2, 6, 10]).double()
     steps = browser.page.evaluate(f"lessons.tiles.online({scores.tolist()}, {v.tolist()}, {block})")
     assert [step["seen"] for step in steps] == [*range(0, 7, block)]
     for step in steps[1:]:

@@ -199,9 +199,8 @@ def translate(chosen: argparse.Namespace) -> int:
             except ValueError as error:
                 is_fine = False
                 print(f"lessons translate: line {number}: {error}", file=sys.stderr)
-        answers = dict(
-            zip(readable, translations(task, parts, [*readable.values()], chosen.beam), strict=True)
-        )
+        found = translations(task, parts, [*readable.values()], chosen.beam)
+        answers = dict(zip(readable, found, strict=True))
         # A line that could not be read gives an empty one, so that input and output stay aligned.
         print(*(answers.get(number, "") for number, _ in lines), sep="\n", flush=True)
     return 0 if is_fine else 2

@@ -78,9 +78,8 @@ def print_resume_hint(trainer: Trainer, task: Task) -> None:
     """Print how to resume a run that was stopped."""
     given = ["--resume"] + ["--task", task.name] * (task.name != NumberWords.name)
     given += ["--output", str(trainer.directory)] * (trainer.directory != RUNS / task.name)
-    print(
-        f"stopped after step {trainer.step}; to continue: lessons train {shlex.join(given)}", file=sys.stderr
-    )
+    again = shlex.join(["lessons", "train", *given])
+    print(f"stopped after step {trainer.step}; to continue: {again}", file=sys.stderr)
 
 
 def evaluate_run(trainer: Trainer, task: Task) -> None:
