@@ -21,7 +21,7 @@ TRAINED = "number_words"  # the model that comes with the package, as a script
 EXPLORABLES = {"translator": ("page", "model", "numbers", TRAINED, "translator")}
 # What readers search for if the title says it differently: that page comes first, and the index lists it.
 SEARCH_TERMS = {
-    "chapters/04_masks": ["mask"],
+    "chapters/04_masks": ["mask", "masks"],
     "chapters/05_positions": ["positional encoding"],
     "chapters/07_heads_and_cross_attention": ["multi-head", "multi-head attention", "cross-attention"],
 }

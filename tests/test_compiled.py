@@ -69,11 +69,11 @@ def trained(backend: str, **settings) -> dict:
     return {"losses": losses, "graphs": graphs, "name": next(iter(model.state_dict()))}
 
 
-def decoding(sentences: int, copies: int) -> float:
+def decoding(sentences: int, copies: int, layers: int) -> float:
     """The largest difference between the logits of compiled and uncompiled steps, relative to the largest."""
     torch.manual_seed(0)
     options = {"norm_first": True, "position": "learned", "activation": "gelu", "max_length": 71}
-    model = new_model(torch.float32, num_encoder_layers=1, num_decoder_layers=2, **options)
+    model = new_model(torch.float32, num_encoder_layers=1, num_decoder_layers=layers, **options)
     compile_decoding(accelerate(model)).eval()
     src = torch.randint(3, 17, (sentences, 7))
     src[-1, 4:] = 0
@@ -85,7 +85,7 @@ def decoding(sentences: int, copies: int) -> float:
 def main(kind: str) -> None:
     if kind == "decoding":
         with torch.no_grad():
-            print(json.dumps({"one": decoding(1, 1), "many": decoding(3, 2)}))
+            print(json.dumps({"one": decoding(1, 1, layers=1), "many": decoding(3, 2, layers=2)}))
         return
     found = {name: deviation(name, BACKENDS[kind]) for name in CHANGES}
     found |= {"training": trained(kind), "training, recomputing": trained(kind, recompute=True)}

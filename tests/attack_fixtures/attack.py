@@ -171,18 +171,12 @@ KINDS = {
     "check": "type(v) is dict and 'kind' in v",
     "apply": "type(v) is dict and v.keys() == {'reply', 'after'}",
 }
-# Wrong answers: one that raises unless it has the test's own input, as a check's search for the mistake takes
-# long; and one with the right shapes.
+# A wrong answer that raises unless it has the test's own input, as a check's search for the mistake takes long.
 GARBAGE = """
 def soft_capped_attention(query, key, value, cap, mask=None):
     if query.shape != (3, 5):
         raise NotImplementedError
     return torch.zeros(3, 5), torch.zeros(3, 3)
-"""
-SHAPED = """
-def soft_capped_attention(query, key, value, cap, mask=None):
-    weights = (query @ key.mT * 0).softmax(-1)
-    return weights @ value, weights
 """
 
 

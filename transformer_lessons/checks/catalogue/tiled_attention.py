@@ -76,7 +76,7 @@ LARGEST = [
 SQUARE = 97 * 97 * 4
 SAVED = [memory_call(97, 97, *sizes, saved=SQUARE // 6) for sizes in ((11, 2), (99, 2, 1, 1), (11, 2, 1))]
 PEAK = [memory_call(97, 97, 11, 2, *lead, peak=SQUARE // 2) for lead in ((), (1, 1), (1,))]
-PEAK += [memory_call(67, 47, 2, 1, peak=67 * 47 * 2)]  # groups of `block` queries, or `block` groups?
+PEAK += [memory_call(67, 31, 2, 1, peak=67 * 31 * 2)]  # groups of `block` queries, or `block` groups?
 
 
 def small(*blocks: int, d_k: int = 1, far: float = 1.0) -> Iterator[Call]:
