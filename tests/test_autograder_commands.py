@@ -34,7 +34,7 @@ def output_of(capsys, *words: str) -> str:
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
-    """A course with two graded students, one of them with a manual mark, and one without a submission."""
+    """Two graded students, one of them with a manual mark, carl's file put aside, and nothing from dora."""
     folder, source = tmp_path_factory.mktemp("commands") / "course", tmp_path_factory.mktemp("in")
     if doctor.problem():
         pytest.skip(doctor.problem())
@@ -47,6 +47,7 @@ def course(tmp_path_factory):
     assert command.main(["grade", *where, "--workers", "1"]) == 0
     give(folder, WRITTEN, "ann", 1.5)
     with Gradebook(Course(folder).gradebook) as book:
+        book.update_or_create_student("carl")
         book.update_or_create_student("dora", first_name="Dora", last_name="Example", email="d@example.org")
         comment = book.find_comment(WRITTEN, NAME, NAME, "ann")
         comment.manual_comment = "Say it shorter."
@@ -118,6 +119,17 @@ def test_tables_agree_with_nbgraders_own(course, capsys, tmp_path):
         theirs = {row["student_id"]: float(row["score"]) for row in csv.DictReader(file)}
     assert ours == theirs
     assert ours["ann"] > 20
+
+
+def test_who_handed_in_nothing_gets_a_zero_if_that_is_wanted_but_nobody_whose_file_was_put_aside(
+    course, capsys, tmp_path
+):
+    for words, expected in {(): ["", ""], ("--missing-as-zero",): ["", "0"]}.items():
+        path = tmp_path / "marks.csv"
+        output_of(capsys, "export", "--course", str(course), "--to", str(path), *words)
+        with path.open(encoding="utf-8-sig") as file:
+            scores = {row["student"]: row["score"] for row in csv.DictReader(file)}
+        assert [scores["carl"], scores["dora"]] == expected
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -116,13 +117,13 @@ def test_canvas_gets_back_what_it_needs_and_no_other_column():
 
 
 def test_canvas_export_lists_unmatched_students():
-    """Nobody's row, a name alone, two rows for one student, and two students for one row."""
-    nobody, namesake = mark("nobody"), mark("x", first_name="Ada", last_name="Example")
-    two, one, other = mark("exampleada_101", email="zoe"), mark("x_106"), mark("jan")
+    """Nobody's row, a name or a number alone, two rows for one student, and two students for one row."""
+    nobody, namesake = mark("nobody"), mark("smith_101", first_name="Ada", last_name="Example")
+    two, one, other = mark("exampleada_101", email="zoe"), mark("voorbeeldjan_106"), mark("jan")
     exported = canvas(nobody, namesake, two, one, other)
-    assert exported.unmatched == ("nobody", "x", "exampleada_101", "x_106", "jan")
+    assert exported.unmatched == ("nobody", "smith_101", "exampleada_101", "voorbeeldjan_106", "jan")
     assert "exampleada_101: rows 4 and 5 match, by number" in exported.notes[-2]
-    assert "x_106 and jan match the same row, 9;" in exported.notes[-1]
+    assert "voorbeeldjan_106 and jan match the same row, 9;" in exported.notes[-1]
     assert rows_of(exported) == rows_of(canvas(nobody))
 
 
@@ -144,6 +145,8 @@ def test_canvas_gets_zeros_only_in_empty_cells_if_every_student_matches():
     kept, jan = {"102": "3.50", "103": "EX", "105": "N/A", "106": "0"}, mark("voorbeeldjan_106", None)
     sure, _ = marks_of([mark("exampleada_101"), jan], missing_as_zero=True)
     assert sure == kept | {"101": "7.5", "104": "0", "999": "0"}
+    aside, _ = marks_of([replace(jan, set_aside=True)], missing_as_zero=True)
+    assert aside["106"] == ""
     unsure, notes = marks_of([mark("nobody"), jan], missing_as_zero=True)
     assert unsure == kept | dict.fromkeys(("101", "104", "999"), "")
     assert f"{ASSIGNMENT}: 3 rows without a mark got no 0" in " ".join(notes)
@@ -178,7 +181,7 @@ def test_moodle_gets_a_mark_by_the_number_of_the_participant_or_an_address():
 
 
 def test_moodle_export_notes_marks_that_moodle_would_skip():
-    exported = moodle(mark("Ada Example_501", 11.0), mark("Lia Esempio_505", 8.0), mark("x_504", worth=10.0))
+    exported = moodle(mark("Ada Example_501", 11.0), mark("Lia Esempio_505", 8.0), mark("Max Muster_504"))
     assert [row[4] for row in rows_of(exported)] == ["Grade", "11", "3.50", "", "7.5", ""]
     assert exported.notes == (
         f"{ASSIGNMENT}: Moodle will skip marks above its maximum, those of Ada Example_501.",

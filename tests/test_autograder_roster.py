@@ -55,9 +55,10 @@ def test_exported_rosters_are_read_without_rows_that_are_no_student():
 
 
 def test_nbgraders_list_is_read_and_a_login_replaces_a_missing_address(tmp_path):
-    text = "id,first_name,last_name,email,lms_user_id\nada,Ada Mary,Example,a@b.example,17\n17,,,,\n"
+    text = "id,first_name,last_name,email,lms_user_id\nada,Ada Mary,Example,a@b.example,17\n17,,,,al17\n"
     people = read_roster(write(tmp_path / "students.csv", text))
-    assert people == [Enrolled("17", "ada", "Ada Mary", "Example", "a@b.example", "17"), Enrolled("", "17")]
+    seventeen = Enrolled("", "17", lms_user_id="al17")  # which is not the number 17
+    assert people == [Enrolled("17", "ada", "Ada Mary", "Example", "a@b.example", "17"), seventeen]
     text = "Identifier;Full name;Email address;Username\nTeilnehmer/in 7;Ada Mary Example;;aex\n"
     assert read_roster(write(tmp_path / "sheet.csv", text)) == [Enrolled("7", "aex", "Ada Mary", "Example")]
 
@@ -88,6 +89,7 @@ def test_what_is_no_roster_is_refused(tmp_path, text, said):
         (f"eve/{MASKS}/{MASKS}.ipynb", "eve", "“eve” is"),
         (f"Ada@Uni.example/{MASKS}.ipynb", ADA, ""),
         (f"anon_501_77_{MASKS}.ipynb", "anon_501", ""),
+        (f"ada@uni.example/exercise 2/{MASKS}.ipynb", ADA, ""),
         (f"{MASKS}.ipynb", None, ""),
     ],
 )
@@ -143,8 +145,9 @@ def test_who_handed_in_before_being_enrolled_keeps_that_id(course):
     taken_in = course.received("Zoë_502", MASKS)
     taken_in.parent.mkdir(parents=True)
     taken_in.write_text("{}")
+    shutil.copytree(taken_in.parent, course.received("smith_501", MASKS).parent)  # a name given by hand
     for _ in range(2):  # doing it again changes nothing
-        enrol(course, [Enrolled("501", ADA), Enrolled("502", ZOE, first_name="Zoë", email=ZOE)])
+        enrol(course, [Enrolled("501", ADA, "Ada"), Enrolled("502", ZOE, first_name="Zoë", email=ZOE)])
         assert known_ids(course) == {"501": ADA, "502": "Zoë_502"}
         assert set(students(course.folder)) == {ADA, "Zoë_502"}
     assert students(course.folder)["Zoë_502"][0] == "Zoë"

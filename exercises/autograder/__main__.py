@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     called = "the template's name for an assignment, or for a column in another language"
     one.add_argument("--column", action="append", default=[], metavar="OURS=THEIRS", help=called)
     one.add_argument("--to", type=Path, help="the file to write; by default in the course's folder")
-    zero = "if nothing was graded, give 0, even if a file was put aside"
+    zero = "give 0 to whoever handed in nothing, not even a file that was put aside"
     one.add_argument("--missing-as-zero", action="store_true", help=zero)
 
     one = command("similarity", "list pairs that a person should look at", course)

@@ -94,10 +94,3 @@ def exposed(folders: list[Path]) -> list[str]:
     """The given folders that learners' code could read, being inside those of Python or its libraries."""
     readable = [Path(folder) for folder in confine.readable_folders()]
     return [str(folder) for folder in folders if any(folder.resolve().is_relative_to(r) for r in readable)]
-
-
-def report() -> str:
-    """Whether learners' code can be confined here; if not, what is missing and what to do, for a person."""
-    if found := problem():
-        return f"{found}\n{ADVICE}\n\nLearners' code CANNOT be confined here."
-    return "Learners' code can be confined here."

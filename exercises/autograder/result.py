@@ -1,10 +1,10 @@
 """The result of grading a submission: points, messages for the student, and flags for a person."""
 
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from transformer_lessons.data.files import read_json, write_json
+from transformer_lessons.data.files import read_json
 
 
 @dataclass(frozen=True)
@@ -74,13 +74,8 @@ class Result:
         return sum(cell.worth for cell in self.cells)
 
 
-def write(path: Path, result: Result) -> None:
-    """Write a result as JSON; the file is replaced as a whole or not at all."""
-    write_json(path, asdict(result))
-
-
 def read(path: Path) -> Result:
-    """Read a result that `write` wrote.
+    """Read a result from JSON.
 
     Raises:
         ValueError: if the file is not such a record.

@@ -204,5 +204,5 @@ class Grading:
         # A person may have marked what was there before.
         new = {name for name, text in result.answers.items() if before.answers.get(name) != text}
         self._writer.enter(replace(outcome, result=result), new)
-        results.write(record, result)
+        write_json(record, asdict(result))
         return result

@@ -26,7 +26,10 @@ from transformer_lessons.data.files import read_json
 
 def doctor(options: argparse.Namespace) -> CommandOutput:
     """Report whether students' code can be confined on this machine."""
-    return CommandOutput([doctors.report()], INCOMPLETE if doctors.problem() else OK)
+    if missing := doctors.problem():
+        said = [missing, doctors.ADVICE, "", "Learners' code CANNOT be confined here."]
+        return CommandOutput(said, INCOMPLETE)
+    return CommandOutput(["Learners' code can be confined here."])
 
 
 def release(options: argparse.Namespace) -> CommandOutput:

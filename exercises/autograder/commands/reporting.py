@@ -3,7 +3,8 @@
 import argparse
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import replace
 
 from nbgrader.api import MissingEntry
 
@@ -34,6 +35,13 @@ def _assignments(course: Course, wanted: list[str]) -> list[str]:
     return select_names(wanted, sorted({assignment for _, assignment in course.submissions()}))
 
 
+def _marks(course: Course, name: str) -> list[marks.Mark]:
+    """The marks for an assignment; students with a file that was not graded are marked as such."""
+    files = {(one["student"], one["assignment"]) for those in course.left_out().values() for one in those}
+    known = marks.marks(course.gradebook, name)
+    return [replace(one, set_aside=bool(files & {(one.student, name), (one.student, None)})) for one in known]
+
+
 def status(options: argparse.Namespace) -> CommandOutput:
     """Show what is graded, and what waits for whom."""
     course = _up_to_date(options)
@@ -48,10 +56,9 @@ def _status(grading: Grading, name: str, aside: int) -> Iterator[str]:
     """Lines about one assignment: what is graded, and what waits for `grade`, `regrade` or a person."""
     course, submissions = grading.course, grading.course.submissions(name)
     states = Counter(grading.state(*one) for one in submissions)
-    try:
-        known = marks.marks(course.gradebook, name)
-    except MissingEntry:
-        known = []
+    known = []
+    with suppress(MissingEntry):
+        known = _marks(course, name)
     flagged = (bool(one.flags) for one in course.results(name))
     yield f"{name}: {states['graded']} of {len(submissions)} graded"
     todo = {
@@ -63,7 +70,7 @@ def _status(grading: Grading, name: str, aside: int) -> Iterator[str]:
     }
     yield from (f"  {number:4} {what}" for what, number in todo.items() if number)
     handed_in = {student for student, _ in submissions}
-    if missing := [mark.student for mark in known if mark.student not in handed_in]:
+    if missing := [one.student for one in known if one.student not in handed_in and not one.set_aside]:
         more = f" and {len(missing) - 20} more" if len(missing) > 20 else ""
         yield f"  {len(missing):4} students without a submission: {', '.join(missing[:20])}{more}"
 
@@ -97,7 +104,7 @@ def export(options: argparse.Namespace) -> CommandOutput:
     if options.template and not options.template.is_file():
         raise ValueError(f"--template: expected a CSV file, got {options.template}")
     template = template_text(options.template) if options.template else None
-    known = {name: marks.marks(course.gradebook, name) for name in _assignments(course, options.assignments)}
+    known = {name: _marks(course, name) for name in _assignments(course, options.assignments)}
     if wrong := [one for one in options.column if "=" not in one]:
         raise ValueError(f"--column: expected OURS=THEIRS, got {wrong[0]}")
     columns = dict(one.split("=", 1) for one in options.column)

@@ -17,6 +17,7 @@ Moodle never gives a number out twice, so they accumulate.
 import csv
 import io
 import re
+import unicodedata
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -117,11 +118,12 @@ def _enrolled(cells: dict[str, str], ids: tuple[str, ...]) -> Enrolled:
 
     full = first("Full name", "Student")
     names = _names(full) if full else (first("FirstName", "first_name"), first("LastName", "last_name"))
-    number = first("Identifier", "ID", "lms_user_id")  # Moodle's is "Participant 123456", in any language
+    participant = re.search(r"\d*$", first("Identifier"))[0]  # "Participant 123456", in any language
+    other = first("ID", "lms_user_id")
     logins = frozenset(cells[name].casefold() for name in (*ids, *OTHER_LOGINS) if cells.get(name))
     email, lms = first("Email address", "email"), first("ID number", "ID", "lms_user_id")
-    digits = re.search(r"\d*$", number)[0]
-    return Enrolled(digits, safe_id(first(*ids)) or "", *names, email, lms, logins)
+    number = participant or (other if other.isdecimal() else "")
+    return Enrolled(number, safe_id(first(*ids)) or "", *names, email, lms, logins)
 
 
 def _names(full: str) -> tuple[str, str]:
@@ -132,10 +134,21 @@ def _names(full: str) -> tuple[str, str]:
     return first, last
 
 
-def number_in(student: str) -> str:
-    """The platform's number at the end of an id that comes from Canvas's or Moodle's files; "" for others."""
-    found = re.fullmatch(r".+_(\d+)", student)
-    return found[1] if found else ""
+def is_named_after(student: str, person: Enrolled) -> bool:
+    """Whether an id is what Canvas or Moodle writes before a student's files: the name and the number.
+
+    The number alone is not enough: whoever collects files by hand may have called somebody smith_12.
+    """
+    name, _, number = student.rpartition("_")
+    names = person.first_name + person.last_name, person.last_name + person.first_name
+    # Moodle may put the name of a group in front.
+    return number == person.number != "" and any(letters(one) in letters(name) for one in names)
+
+
+def letters(text: str) -> str:
+    """Its letters and digits, without accents and capitals."""
+    parts = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(letter for letter in parts if letter.isalnum())
 
 
 # ---- The class
@@ -153,7 +166,8 @@ def read_roster(path: Path) -> list[Enrolled]:
     if ids is None:
         raise ValueError(
             f"roster: expected Moodle's grading worksheet, Canvas's gradebook, or the columns id, "
-            f"{', '.join(STUDENT_FIELDS)}; got {', '.join(found.header[:8])}"
+            f"{', '.join(STUDENT_FIELDS)}; got {', '.join(found.header[:8])}. If this is Moodle's in another "
+            f"language, rename its columns to Identifier, Full name, {', '.join(MOODLE)}"
         )
     people: list[Enrolled] = []
     rows: dict[tuple[str, str], int] = {}  # where each id and number was seen
@@ -188,8 +202,8 @@ def enrol(course: Course, people: Collection[Enrolled]) -> None:
     if not people:
         return
     there = {student for student, _ in course.submissions()} - {person.student for person in people}
-    taken_in = {number: student for student in there if (number := number_in(student))}
-    people = [replace(person, student=taken_in.get(person.number, person.student)) for person in people]
+    taken_in = {person: one for person in people for one in there if is_named_after(one, person)}
+    people = [replace(person, student=taken_in.get(person, person.student)) for person in people]
     numbers = {person.number or f"@{person.student}": person.student for person in people}
     before = known_ids(course)
     changed = [

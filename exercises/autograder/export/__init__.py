@@ -36,7 +36,7 @@ def csv_text(
         template: what Canvas or Moodle exported; `roster.template_text` reads it.
         columns: the template's names of columns where they differ: for our assignment its title in Canvas, or
             for an English header Moodle's word in its language.
-        missing_as_zero: give 0 where nothing was handed in.
+        missing_as_zero: give 0 where nothing was handed in, not even a file that was put aside.
 
     Raises:
         ValueError: if there is no assignment, or the template is not what it should be.
@@ -72,7 +72,7 @@ def _rows(marks: dict[str, list[Mark]], nothing: float | None) -> list[Row]:
         for mark in those:
             given = {cell: _points(mark.cells.get(cell)) for cell in cells}
             given |= {"penalty": mark.penalty, "score": mark.score}
-            given = given if mark.submitted else dict.fromkeys(given, nothing)
+            given = given if mark.submitted else dict.fromkeys(given, None if mark.set_aside else nothing)
             points = {**given, "worth": mark.worth}
             about = {"student": mark.student, "last name": mark.last_name, "first name": mark.first_name}
             row = rows.setdefault(mark.student, {**about, "email": mark.email, "lms id": mark.lms_user_id})

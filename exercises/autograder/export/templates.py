@@ -19,7 +19,6 @@ several say so, they must agree: a mark in the wrong row is worse than a missing
 import csv
 import io
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -102,18 +101,12 @@ def _titles(
     for name in assignments:
         wanted = columns.get(name, name)
         those = [n for n, title in titles.items() if wanted in (title, header[n])]
-        those = those or [n for n, title in titles.items() if _letters(title) == _letters(wanted)]
+        those = those or [n for n, title in titles.items() if roster.letters(title) == roster.letters(wanted)]
         if len(those) != 1 or those[0] in found.values():
             got = ", ".join(header[n] for n in list(those or titles)[:MOST_TITLES]) or "none"
             raise ValueError(f"template: expected one column for {wanted}, got {got}; --column can name it")
         found[name] = those[0]
     return found
-
-
-def _letters(title: str) -> str:
-    """A title's letters and digits, without accents and capitals."""
-    parts = unicodedata.normalize("NFKD", title.casefold())
-    return "".join(letter for letter in parts if letter.isalnum())
 
 
 def moodle(
@@ -179,8 +172,8 @@ def _enter(
     """Write an assignment's marks into a template; return students without a row, and notes for a person.
 
     A row without a mark stays as it is: an empty cell could take away a mark that somebody gave by hand. Nor
-    does it get 0 while any student's row was not found, since it may be that row. `kept` says for further
-    rows why their marks stay.
+    does it get 0 while any student's row was not found, since it may be that row, or while a file of theirs
+    waits for a person. `kept` says for further rows why their marks stay.
     """
     places, unmatched, notes = _match(marks, people)
     replaced, left = 0, 0
@@ -188,7 +181,7 @@ def _enter(
         cell, mark = found.rows[n][column].strip(), places.get(n)
         score = mark.score if mark and mark.submitted else None
         if score is None and missing_as_zero and cell in NO_MARK:
-            is_sure = mark is not None or not unmatched
+            is_sure = not mark.set_aside if mark else not unmatched
             score, left = (0.0, left) if is_sure else (None, left + 1)
         if score is not None and n in kept:
             notes.append(f"{name}: {mark.student if mark else f'row {n + 2}'} {kept[n]}.")
@@ -198,7 +191,9 @@ def _enter(
     if replaced:
         notes.append(f"{name}: other marks have replaced {replaced} of those in the template.")
     if left:
-        notes.append(f"{name}: {left} rows without a mark got no 0: their students may be listed here.")
+        notes.append(
+            f"{name}: {left} rows without a mark got no 0: see not_graded.json, and who is listed here."
+        )
     return unmatched, notes
 
 
@@ -242,8 +237,5 @@ def _match(
 
 def _rows(mark: Mark, people: dict[int, roster.Enrolled]) -> list[int]:
     """The rows of a student, by number or login."""
-    number = roster.number_in(mark.student)
     logins = {text.casefold() for text in (mark.student, mark.email, mark.lms_user_id) if text}
-    return [
-        n for n, person in people.items() if (number and person.number == number) or person.logins & logins
-    ]
+    return [n for n, one in people.items() if roster.is_named_after(mark.student, one) or one.logins & logins]

@@ -108,6 +108,8 @@ def _find_students(arrivals: list[Arrival], catalogue: Catalogue, roster: Mappin
         level = outermost if arrival.reason else levels[arrival.assignment]
         arrival.sender, unknown = on_roster(arrival.sender.further_out(level), roster)
         arrival.student = arrival.sender.student
+        if any(arrival.student in (name, name.partition("_")[0]) for name in catalogue.assignments):
+            arrival.student = None  # a folder with all that was handed in for an assignment
         if unknown:
             arrival.repairs = (unknown, *arrival.repairs)
         if not (arrival.reason or arrival.student):

@@ -10,6 +10,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 MOST_BYTES = 20_000_000  # JSON of this size takes at most 0.5 GB in memory
+TOO_LARGE = (
+    f"The file has more than {MOST_BYTES / 1e6:.0f} MB. Clear the outputs of the notebook (Edit › Clear all "
+    "outputs), save it and hand it in again."
+)
 AGAIN = "Download the notebook again (in Colab: File › Download › Download .ipynb) and hand it in again."
 FRESH = "Copy your answers into a fresh notebook of the assignment and hand that in."
 SUFFIXES = ("", ".ipynb", ".zip", ".html")  # a file with another one is no notebook, unless it is JSON
@@ -43,7 +47,7 @@ def content_of(data: bytes, suffix: str = ".ipynb") -> dict:
         CannotBeGraded: if there is none.
     """
     if len(data) > MOST_BYTES:
-        raise CannotBeGraded(too_large(len(data)))
+        raise CannotBeGraded(TOO_LARGE)
     if not data.strip(b"\0 \t\r\n"):
         raise CannotBeGraded(f"The file is empty. {AGAIN}")
     text = data.decode(json.detect_encoding(data), "replace").strip()
@@ -53,14 +57,6 @@ def content_of(data: bytes, suffix: str = ".ipynb") -> dict:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise CannotBeGraded(_what_is_broken(text, error)) from None
-
-
-def too_large(size: int) -> str:
-    """The message for a file that was not read because of its size."""
-    return (
-        f"The file has {size / 1e6:.1f} MB, more than {MOST_BYTES / 1e6:.0f}. "
-        "Clear the outputs of the notebook (Edit › Clear all outputs), save it and hand it in again."
-    )
 
 
 def clip(text: str, most: int = 40) -> str:

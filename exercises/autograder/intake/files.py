@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZipFile, ZipInfo
 
-from exercises.autograder.intake.cells import MOST_BYTES, too_large
+from exercises.autograder.intake.cells import MOST_BYTES, TOO_LARGE
 
 MOST_FILES = 20_000
 MOST_PACKED = 10  # notebooks that a student has packed into an archive
@@ -78,7 +78,7 @@ def _file(path: Path, parts: tuple[str, ...]) -> Upload:
             if not stat.S_ISREG(status.st_mode):
                 return Upload(parts, problem=f"This is not an ordinary file but a pipe or a device. {ITSELF}")
             if status.st_size > MOST_BYTES:
-                return Upload(parts, problem=too_large(status.st_size))
+                return Upload(parts, problem=TOO_LARGE)
             return Upload(parts, file.read(MOST_BYTES + 1))
     except OSError as error:
         if error.errno == errno.ELOOP:

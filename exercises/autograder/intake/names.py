@@ -70,7 +70,12 @@ def on_roster(sender: Sender, roster: Mapping[str, str]) -> tuple[Sender, str]:
         roster: ids by the platform's numbers, or by anything else where there is none.
     """
     by_id = {student.casefold(): student for student in roster.values()}
-    if known := roster.get(sender.number) or by_id.get((sender.student or "").casefold()):
+    around = sender.raw and (
+        *sender.folder,
+        sender.raw,
+    )  # the outermost, which students do not name, is first
+    names = ((safe_id(name) or "").casefold() for name in around)
+    if known := roster.get(sender.number) or next(filter(None, map(by_id.get, names)), None):
         return replace(sender, raw=known), ""
     is_unknown = roster and sender.raw and not sender.raw.startswith("anon_")  # which no roster has
     which = f"The number {sender.number}" if sender.number else f"“{clip(sender.raw)}”"
