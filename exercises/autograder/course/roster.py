@@ -137,12 +137,14 @@ def _names(full: str) -> tuple[str, str]:
 def is_named_after(student: str, person: Enrolled) -> bool:
     """Whether an id is what Canvas or Moodle writes before a student's files: the name and the number.
 
-    The number alone is not enough: whoever collects files by hand may have called somebody smith_12.
+    The number alone is not enough: whoever collects files by hand may have called somebody smith_12. Before
+    the name, Moodle may put that of a group.
     """
     name, _, number = student.rpartition("_")
-    names = person.first_name + person.last_name, person.last_name + person.first_name
-    # Moodle may put the name of a group in front.
-    return number == person.number != "" and any(letters(one) in letters(name) for one in names)
+    if not number or number != person.number:
+        return False
+    both = person.first_name + person.last_name, person.last_name + person.first_name
+    return any(letters(one) in letters(name) for one in both)
 
 
 def letters(text: str) -> str:
