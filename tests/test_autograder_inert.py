@@ -153,9 +153,14 @@ def test_a_large_picture_is_made_small_enough():
 
 
 def test_invalid_picture_is_replaced_by_a_note():
+    """Also one that takes long to decode: a JPEG can repeat a scan of a few bytes a hundred thousand times."""
+    scans = encoded(Image.new("RGB", (13, 7)), "jpeg", progressive=True)
+    many = scans[:-2] + scans[scans.rindex(b"\xff\xda") : -2] * inert.SCANS + scans[-2:]
+    assert re_encode("image/jpeg", base64_of(scans))
     for kind, data in (
         ("image/png", "no base 64!"),
         ("image/jpeg", PNG),
+        ("image/jpeg", base64_of(many)),
         ("image/png", base64_of(SMALL[:40])),
         ("image/png", base64_of(encoded(Image.new("1", (3_000, 3_000)), "png"))),
         ("image/png", base64_of(SMALL + bytes(7 << 20))),

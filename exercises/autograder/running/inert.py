@@ -19,6 +19,7 @@ BEGINNING = 1_000  # characters that are kept of a longer text
 FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG"}
 ENCODED = 8 << 20  # the most characters of an encoded picture
 PIXELS = 8_000_000
+SCANS = 100  # the most of a JPEG: each passes over all pixels, and programs write about ten
 SIDE = 1000  # the most pixels along a side of a picture that is shown
 PNG, JPEG = 90_000, 150_000  # the most bytes of each; a larger PNG becomes a JPEG
 NOT_SHOWN = " (a picture that cannot be shown)"
@@ -88,6 +89,8 @@ def re_encode(kind: str, data: str | list[str]) -> dict[str, str]:
         return {}
     try:
         raw = base64.b64decode("".join(text.split()), validate=True)
+        if kind == "image/jpeg" and raw.count(b"\xff\xda") > SCANS:
+            return {}
         with Image.open(io.BytesIO(raw), formats=[FORMATS[kind]]) as image:
             if image.width * image.height > PIXELS:
                 return {}
