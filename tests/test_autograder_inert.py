@@ -121,6 +121,18 @@ def test_text_too_long_to_parse_is_cut_with_a_note():
     assert [cell.source for cell in made.cells[1::2]] == texts
 
 
+def test_code_that_takes_minutes_to_colour_is_shown_without_colours():
+    """Where it is long, and where it has many blank lines between two quotes."""
+    few, many, short, long = " \n" * 100, " \n" * 300, "a" * 99_000, "." * 100_000
+    for text, coloured in ((few, True), (many, False), (short, True), (long, False)):
+        code = f"x = '{text}'"
+        made = new_notebook(cells=[new_code_cell(code)], metadata={"language_info": {"name": "python"}})
+        sanitize(made)
+        page, _ = HTMLExporter(template_name="classic").from_notebook_node(made)
+        assert ('<span class="o">=</span>' in page) == coloured
+        assert html.fromstring(page).xpath("string(//pre)").strip() == code
+
+
 # ---- Pictures
 
 

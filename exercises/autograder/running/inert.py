@@ -7,14 +7,16 @@ page shows the same.
 
 import base64
 import io
+import re
 
 from markdown_it import MarkdownIt
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from PIL import Image
 
-FORMATTED = 100_000  # characters of all written answers together, as a parser can be made slow
+FORMATTED = 100_000  # characters of all written answers together, or of code, as a parser can be made slow
 BEGINNING = 1_000  # characters that are kept of a longer text
+BLANK = re.compile(r"\s{500}")  # in code; colouring such a run takes the square of its length
 
 FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG"}
 ENCODED = 8 << 20  # the most characters of an encoded picture
@@ -29,6 +31,9 @@ MARKDOWN = MarkdownIt("js-default", {"html": False, "maxNesting": 20}).disable([
 
 def sanitize(notebook: NotebookNode) -> None:
     """Make written answers inert, as outputs are by then; text that is too long for the parser is cut."""
+    code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    if len(code) > FORMATTED or BLANK.search(code):
+        notebook.metadata.language_info = NotebookNode(name="text")  # code is shown without colours
     letters = FORMATTED
     for cell in notebook.cells:
         if cell.cell_type == "code" or cell.metadata.get("nbgrader", {}).get("locked"):
