@@ -315,6 +315,27 @@ def test_what_comes_with_a_clone_of_the_course_is_nobodys_answer(folder):
     assert (found[f"cem/{DEEP}"].student, found[f"cem/{DEEP}"].reason) == ("cem", intake.OF_COURSE)
 
 
+def test_what_may_be_the_answer_is_not_left_out_as_being_beside_one(folder):
+    """Beside a blank notebook, any file may be; beside an answered one, what is named like a notebook."""
+    root = folder(
+        {
+            f"ann/{PS01}.ipynb": TEXTS[PS01],
+            "ann/solution.py": "x = 1",
+            f"bob/{PS01}.ipynb": answered(),
+            "bob/notes.md": "x",
+            "bob/homework2.ipynb.txt": answered(PS02)[:5_000],
+            f"bob/{PS01}.ipynb.crdownload": answered()[:5_000],
+        }
+    )
+    found = students(taken(root))
+    assert [path for path, student in found.items() if not student] == [
+        "ann/solution.py",
+        "bob/homework2.ipynb.txt",
+        f"bob/{PS01}.ipynb.crdownload",
+    ]
+    assert {student for student in found.values() if student} == {"ann", "bob"}
+
+
 # ---- Several notebooks
 
 

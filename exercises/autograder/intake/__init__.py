@@ -23,7 +23,8 @@ from exercises.autograder.intake.names import Sender, level_of_students, on_rost
 from exercises.autograder.intake.repair import Catalogue, repair_notebook
 
 TIMESTAMP = "timestamp.txt"
-ANSWER_SUFFIXES = (".ipynb", ".zip", ".html", ".pdf")  # file types that answers come as, rightly or not
+# As what answers come, rightly or not; a browser appends .crdownload to half a notebook, a mail program .txt.
+ANSWER = re.compile(r"\.ipynb|\.(zip|html|pdf)$", re.IGNORECASE)
 NO_STUDENT = (
     "It is not clear whose this is. Name it STUDENT__ASSIGNMENT.ipynb, or put it into a folder named STUDENT."
 )
@@ -59,7 +60,7 @@ class Arrival:
 def ingest(source: Path, catalogue: Catalogue, roster: Mapping[str, str] = {}) -> Iterator[Arrival]:
     """Yield what becomes of each file, in the order of their paths.
 
-    Junk such as `.DS_Store` is left out, and so is what is beside a student's notebook: a README, a plot, and
+    Junk such as `.DS_Store` is left out, and so is what is beside a student's answers: a README, a plot, and
     in a clone of the course the masters, and the assignments that the student has not begun.
 
     Args:
@@ -75,7 +76,8 @@ def ingest(source: Path, catalogue: Catalogue, roster: Mapping[str, str] = {}) -
             arrivals += (_arrival(source, one, catalogue) for one in opened(upload))
     _find_students(arrivals, catalogue, roster)
     _resolve_duplicates(arrivals)
-    taken = {(arrival.sender.raw, arrival.assignment) for arrival in arrivals if not arrival.reason}
+    answered = [arrival for arrival in arrivals if not (arrival.reason or arrival.is_blank)]
+    taken = {(arrival.sender.raw, arrival.assignment) for arrival in answered}
     for arrival in arrivals:
         if arrival.reason and _is_beside(arrival, taken):
             continue
@@ -92,7 +94,7 @@ def _is_beside(arrival: Arrival, taken: Collection[tuple[str, str | None]]) -> b
     theirs = {assignment for student, assignment in taken if student == arrival.sender.raw}
     if arrival.reason == OF_COURSE:
         return bool(theirs)
-    is_other = not arrival.path.lower().endswith(ANSWER_SUFFIXES)
+    is_other = not ANSWER.search("".join(arrival.parts[-1:]))
     return is_other and bool(theirs if arrival.assignment is None else arrival.assignment in theirs)
 
 
