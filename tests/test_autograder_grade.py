@@ -125,12 +125,17 @@ def test_grader_and_student_see_the_plots_behind_a_conclusion(tmp_path):
 
 
 def test_corrected_submission_leaves_the_quarantine_list(tmp_path):
-    course = Course(tmp_path)
-    course.list_quarantined([], [Arrival(f"{name}.ipynb", name, NAME, "broken") for name in ("ann", "bob")])
-    course.list_quarantined([Arrival("new.ipynb", "ann", NAME)], [])
+    course, week, next_week = Course(tmp_path), tmp_path / "week1", tmp_path / "week2"
+    broken = [Arrival(f"{name}.ipynb", name, NAME, "broken") for name in ("ann", "bob")]
+    course.list_quarantined(week, [], broken)
+    course.list_quarantined(week, [Arrival("new.ipynb", "ann", NAME)], [])
     assert [entry["path"] for entry in course.left_out()["quarantined"]] == ["bob.ipynb"]
-    course.list_quarantined([], [Arrival("bob.ipynb", reason="empty")])
+    course.list_quarantined(next_week, [Arrival("bob.ipynb", "bob", "ps02_masks")], [])
+    assert [entry["reason"] for entry in course.left_out()["quarantined"]] == ["broken"]
+    course.list_quarantined(week, [], [Arrival("bob.ipynb", reason="empty")])
     assert [entry["reason"] for entry in course.left_out()["quarantined"]] == ["empty"]
+    course.list_quarantined(week, [Arrival("bob.ipynb", "bob", NAME)], [])
+    assert course.left_out()["quarantined"] == []
 
 
 def test_graded_submission_is_graded_again_only_if_it_changes(tmp_path):

@@ -94,9 +94,8 @@ class Grading:
                 raise KeyboardInterrupt from None
             last = str(error).strip().splitlines()[-1]
             refused = re.search("Cannot add or remove cells[^\n]*", str(error))
-            raise ValueError(
-                f"{name}: nbgrader refuses its master: {refused[0] if refused else last}"
-            ) from error
+            why = refused[0] if refused else last
+            raise ValueError(f"{name}: nbgrader refuses its master: {why}") from error
         text = release.released(self.masters[name]).read_text(encoding="utf-8")
         version = hashlib.sha256(text.encode()).hexdigest()[:12]
         write_text(self.course.folder / "released" / name / f"{version}.ipynb", text)
@@ -119,7 +118,7 @@ class Grading:
                 self.course.keep(arrival)
                 arrival.notebook = None
                 received.append(arrival)
-        self.course.list_quarantined(received, quarantined)
+        self.course.list_quarantined(source, received, quarantined)
         return received, quarantined
 
     def job(self, student: str | None, assignment: str) -> Job:

@@ -93,17 +93,21 @@ class Course:
         about = read_json(path) if path.exists() else {"path": ""}
         return {**about, "repairs": tuple(about.get("repairs", ()))}
 
-    def list_quarantined(self, received: list[Arrival], quarantined: list[Arrival]) -> None:
-        """Add to the list of what was not graded, and remove from it what has been put right."""
-        known = self.left_out()
-        paths = {arrival.path for arrival in (*received, *quarantined)}
+    def list_quarantined(self, source: Path, received: list[Arrival], quarantined: list[Arrival]) -> None:
+        """Add to the list of what was not graded, and remove from it what has been put right.
+
+        A pitfall: a file of the same path in another source, such as another week's, puts nothing right.
+        """
+        known, where = self.left_out(), str(source.resolve())
+        paths = {(where, arrival.path) for arrival in (*received, *quarantined)}
         settled = {(arrival.student, arrival.assignment) for arrival in received}
         kept = [
             entry
             for entry in known["quarantined"]
-            if entry["path"] not in paths and (entry["student"], entry["assignment"]) not in settled
+            if (entry.get("source"), entry["path"]) not in paths
+            and (entry["student"], entry["assignment"]) not in settled
         ]
-        kept += [arrival.entry() for arrival in quarantined]
+        kept += [{"source": where, **arrival.entry()} for arrival in quarantined]
         write_json(self.not_graded, {**known, "quarantined": kept})
 
     def left_out(self) -> dict[str, list[dict]]:

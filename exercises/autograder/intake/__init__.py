@@ -76,8 +76,7 @@ def ingest(source: Path, catalogue: Catalogue, roster: Mapping[str, str] = {}) -
             arrivals += (_arrival(source, one, catalogue) for one in opened(upload))
     _find_students(arrivals, catalogue, roster)
     _resolve_duplicates(arrivals)
-    answered = [arrival for arrival in arrivals if not (arrival.reason or arrival.is_blank)]
-    taken = {(arrival.sender.raw, arrival.assignment) for arrival in answered}
+    taken = {(one.sender.raw, one.assignment) for one in arrivals if not (one.reason or one.is_blank)}
     for arrival in arrivals:
         if arrival.reason and _is_beside(arrival, taken):
             continue
@@ -143,10 +142,8 @@ def _read(arrival: Arrival, upload: Upload, catalogue: Catalogue) -> None:
     claimed = arrival.sender.claimed
     assignment, others = catalogue.assignment_of(cells, claimed)
     if others:
-        also = " and ".join(others)
-        notes.append(
-            f"It also contains cells of {also}, which were not graded. Hand in one notebook for each."
-        )
+        also = f"It also contains cells of {' and '.join(others)}, which were not graded."
+        notes.append(f"{also} Hand in one notebook for each.")
     if claimed and assignment not in claimed:
         named = " and ".join(claimed)
         notes.append(f"The file is named after {named} but contains {assignment}, and was taken as that.")

@@ -11,7 +11,7 @@ import stat
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from zipfile import ZipFile, ZipInfo
 
@@ -108,8 +108,7 @@ def opened(upload: Upload) -> Iterator[Upload]:
         yield upload
         return
     for inside, info in found:
-        member = _member(archive, info, inside)
-        yield Upload(upload.parts, member.data, member.problem, inside)
+        yield replace(_member(archive, info, inside), parts=upload.parts, inside=inside)
 
 
 def _members(archive: ZipFile) -> Iterator[tuple[tuple[str, ...], ZipInfo]]:
@@ -127,9 +126,8 @@ def _member(archive: ZipFile, info: ZipInfo, parts: tuple[str, ...]) -> Upload:
         with archive.open(info) as file:
             return Upload(parts, file.read(MOST_BYTES + 1))
     except Exception as error:  # likewise, and for an encrypted member
-        return Upload(
-            parts, problem=f"The file cannot be read from the archive ({error or type(error).__name__})."
-        )
+        why = error or type(error).__name__
+        return Upload(parts, problem=f"The file cannot be read from the archive ({why}).")
 
 
 def _parts(info: ZipInfo) -> tuple[str, ...]:

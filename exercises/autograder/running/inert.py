@@ -68,9 +68,8 @@ def inert_output(output: NotebookNode) -> NotebookNode:
     if is_picture(output) and not kept.keys() & FORMATS.keys():
         kept["text/plain"] = ("".join(kept.get("text/plain", "")) + NOT_SHOWN).strip()
     if not kept:
-        return new_output(
-            "stream", name="stdout", text=f"[not shown: {', '.join(sorted(output.data))[:200]}]\n"
-        )
+        kinds = ", ".join(sorted(output.data))[:200]
+        return new_output("stream", name="stdout", text=f"[not shown: {kinds}]\n")
     output.data, output.metadata = NotebookNode(kept), NotebookNode()
     return output
 
