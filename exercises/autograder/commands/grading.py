@@ -76,9 +76,8 @@ def _summary_output(summary: grades.Summary) -> CommandOutput:
     before = f" Graded before: {summary.unchanged}." if summary.unchanged else ""
     lines.append(f"Graded: {len(summary.graded)}.{before}")
     if summary.stale:
-        lines.append(
-            f"Graded with an earlier master or grader: {len(summary.stale)}. To compare: {ME} regrade"
-        )
+        earlier = f"Graded with an earlier master or grader: {len(summary.stale)}."
+        lines.append(f"{earlier} To compare: {ME} regrade")
     lines.append(f"Next: mark written answers (nbgrader formgrader); then {ME} feedback; … report; … export")
     return CommandOutput(lines, INCOMPLETE if summary.quarantined or summary.failed else OK)
 

@@ -208,9 +208,7 @@ def enrol(course: Course, people: Collection[Enrolled]) -> None:
     people = [replace(person, student=taken_in.get(person, person.student)) for person in people]
     numbers = {person.number or f"@{person.student}": person.student for person in people}
     before = known_ids(course)
-    changed = [
-        f"{before[n]}, now {numbers[n]}" for n in sorted(numbers) if before.get(n, numbers[n]) != numbers[n]
-    ]
+    changed = [f"{before[n]}, now {now}" for n, now in sorted(numbers.items()) if before.get(n, now) != now]
     if changed:
         more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
         raise ValueError(

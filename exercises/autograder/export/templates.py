@@ -191,9 +191,7 @@ def _enter(
     if replaced:
         notes.append(f"{name}: other marks have replaced {replaced} of those in the template.")
     if left:
-        notes.append(
-            f"{name}: {left} rows without a mark got no 0: see not_graded.json, and who is listed here."
-        )
+        notes.append(f"{name}: {left} rows without a mark got no 0: see not_graded.json and this list.")
     return unmatched, notes
 
 

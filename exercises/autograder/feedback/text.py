@@ -56,9 +56,8 @@ def output(of: NotebookNode) -> tuple[str, Markup | str]:
     if is_picture(of):
         kind = next(form for form in FORMATS if form in data)
         picture = Markup('<img src="data:{};base64,{}" alt="{}">')
-        return "image", picture.format(
-            kind, data[kind], clean(cut(terminal(text), DESCRIPTION)) or "a picture"
-        )
+        description = clean(cut(terminal(text), DESCRIPTION)) or "a picture"
+        return "image", picture.format(kind, data[kind], description)
     if of.output_type == "error":
         return "error", cut(terminal("\n".join(of.traceback) or f"{of.ename}: {of.evalue}").strip("\n"))
     return "text", cut(terminal(text).strip("\n"))

@@ -23,7 +23,7 @@ from exercises.autograder.intake.names import Sender, level_of_students, on_rost
 from exercises.autograder.intake.repair import Catalogue, repair_notebook
 
 TIMESTAMP = "timestamp.txt"
-# As what answers come, rightly or not; a browser appends .crdownload to half a notebook, a mail program .txt.
+# What answers come as, rightly or not; a browser appends .crdownload to half a notebook, a mail program .txt.
 ANSWER = re.compile(r"\.ipynb|\.(zip|html|pdf)$", re.IGNORECASE)
 NO_STUDENT = (
     "It is not clear whose this is. Name it STUDENT__ASSIGNMENT.ipynb, or put it into a folder named STUDENT."

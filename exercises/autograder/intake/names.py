@@ -158,9 +158,7 @@ def safe_id(raw: str) -> str | None:
     """
     letters = unicodedata.normalize("NFC", raw)
     # Letters, their marks, and numbers of all scripts. nbgrader does not allow + and searches by patterns.
-    kept = "".join(
-        letter if letter in " ._-@" or unicodedata.category(letter)[0] in "LMN" else "-" for letter in letters
-    )
+    kept = "".join(c if c in " ._-@" or unicodedata.category(c)[0] in "LMN" else "-" for c in letters)
     # Some of them nobody sees, nor the marks that follow an emoji.
     seen = re.sub(f"{INVISIBLE.pattern}|[\ufe0e\ufe0f]", "", kept)
     # The end is kept, because Canvas's and Moodle's numbers are there.

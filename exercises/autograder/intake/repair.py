@@ -217,9 +217,8 @@ def _student_cell(cell: Cell) -> dict:
 
 def _sentences(cells: list[Cell], released: Released, found: dict[str, Cell]) -> Iterator[str]:
     """Sentences for the student about what was repaired."""
-    if any(
-        released.matches(name, cell) and cell.normalized != released.now[name] for name, cell in found.items()
-    ):
+    unlike = {name: cell for name, cell in found.items() if cell.normalized != released.now[name]}
+    if any(released.matches(name, cell) for name, cell in unlike.items()):
         yield EARLIER
     if lost := [name for name, cell in found.items() if cell.matched_by in ("id", "text")]:
         yield f"The grader's metadata were lost and were restored: {_listed(lost)}."
