@@ -185,6 +185,15 @@ SEEN = {
         "assert answer == 4 and late() == 5 and len(long) == 9_000\n"
         "assert {type(one).__name__ for one in odd} == {'Name'}",
     ),
+    "results in other forms than a list or a float": (
+        "import decimal, fractions, itertools\nhalf = decimal.Decimal('0.5')\n"
+        "def parts(): return {3}, (x for x in 'ab'), range(2), half, [fractions.Fraction(1, 4), {}.keys()]\n"
+        "def endless(): return itertools.count()",
+        "assert (half, parts()) == (0.5, ([3], ['a', 'b'], [0, 1], 0.5, [0.25, []]))\n"
+        "try: endless()\n"
+        "except Exception as error: assert 'too large' in str(error)\n"
+        "else: assert False",
+    ),
     "changes in place": (
         "def changes(x, numbers, inner):\n    x += 1; numbers.append(9); inner['a'][0] = 5; return x\n"
         "def leaves(x, numbers, inner): return x + 1",
@@ -247,6 +256,37 @@ def test_how_tests_end():
         assert (result["status"], result["earned"]) == (status, earned), name
         assert result["messages"] == [message] * bool(message), name
         assert all(output.get("name") != "stderr" for output in outcome["outputs"]), name
+
+
+# What a test calls and then catches whatever is raised, what the student is told, and what a person is.
+CAUGHT = {
+    "an error": ("fails(1) or fails(2)", "fails: ValueError: 1", ""),
+    "a class's error": ("Odd()", "Odd: ValueError: odd", ""),
+    "what cannot be sent": ("opaque()", "opaque: no test can use what this returns, an object", ""),
+    "a name that is missing": ("undefined()", "NameError: name 'undefined' is not defined", ""),
+    "a loop": ("loops()", *["loops: TimeLimitError: this took too long"] * 2),
+    "the end": (
+        "ends()",
+        "Your code ended the test: the other process has ended.",
+        "the other process has ended",
+    ),
+    "nothing": ("float(right())", "", ""),
+}
+
+
+def test_what_a_test_catches_is_told_unless_it_gives_all_points():
+    learner = (
+        "import os\ndef fails(x): raise ValueError(x)\ndef ends(): os._exit(0)\ndef right(): return 4\n"
+        "def opaque(): return [1, object()]\ndef loops():\n    while True: pass\n"
+        "class Odd:\n    def __init__(self): raise ValueError('odd')"
+    )
+    tests = [("test", f"try: {call}\nexcept Exception: pass\n1", 2) for call, *_ in CAUGHT.values()]
+    _, *outcomes, full = run(learner, *tests, ("test", tests[0][1], 1), limits=IMPATIENT)
+    for (name, (_, message, lost)), outcome in zip(CAUGHT.items(), outcomes, strict=True):
+        result = outcome["result"]
+        told = (result["earned"], result["messages"], outcome["lost"])
+        assert told == (1, [message] * bool(message), lost), name
+    assert full["result"]["messages"] == []
 
 
 def test_what_the_checks_said_is_kept_by_requirement():

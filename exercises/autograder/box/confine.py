@@ -72,9 +72,7 @@ def unresolved_folders() -> list[str]:
     return ["/usr", "/lib", "/lib64", "/bin", sys.base_prefix, sys.prefix, package]
 
 
-def spawn_sandboxed(
-    work: Callable[[socket.socket], None], folder: str, limits: Limits, close: tuple = ()
-) -> SandboxedProcess:
+def spawn_sandboxed(work: Callable, folder: str, limits: Limits, close: tuple = ()) -> SandboxedProcess:
     """Fork a process that does `work` in a box of its own, and nothing else.
 
     Args:

@@ -170,9 +170,7 @@ def restrict_calls() -> None:
     _checked(_libc.prctl(PR_SET_SECCOMP, 2, filter_, 0, 0), "seccomp")
 
 
-def _refuse_if(
-    number: int, comparison: int, value: int, is_not: bool = False
-) -> list[tuple[int, int, int, int]]:
+def _refuse_if(number: int, comparison: int, value: int, is_not: bool = False) -> list[tuple[int, ...]]:
     """Refuse a call whose first argument compares so (`is_not`: does not); others pass on to what follows."""
     return [
         (_EQUAL, 0, 4, number),

@@ -82,10 +82,7 @@ def run(notebook: NotebookNode, master: tuple[MasterCell, ...], limits: Limits, 
     missing = re.findall("^NameError: name '(.+)' is not defined", said, re.MULTILINE)
     noticed += flags.scan(theirs, given, summary["notes"], missing)
     return Result(
-        "",
-        "",
-        tuple(found),
-        tuple(noticed),
+        *("", "", tuple(found), tuple(noticed)),
         isolation=isolation,
         seconds=round(summary["seconds"], 3),
         versions=versions(),

@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from exercises.autograder.running.remote import REPLY_TYPES, Connection, reply_of
 from exercises.autograder.running.wire import WireError
-from transformer_lessons.checks.learner.adapter import Reply, items, leaves
+from transformer_lessons.checks.learner.adapter import Reply, is_opaque, items, leaves
 from transformer_lessons.checks.learner.transfer import mapped
 
 
@@ -53,7 +53,8 @@ class Name:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the learner's function returns; raise the error that it raises."""
         if self._is_class:
-            return Object(self._connection, _unwrap(self.build(self._name, _adapter_args(args), kwargs)))
+            reply = self.build(self._name, _adapter_args(args), kwargs)
+            return Object(self._connection, _unwrap(self._connection, self._name, reply))
         return _call(self._connection, self._name, args, kwargs)
 
     def __repr__(self) -> str:
@@ -86,7 +87,7 @@ class Object:
 
     def train(self, mode: bool = True) -> "Object":
         """Put a module into training mode."""
-        _unwrap(self._connection.reply("train", self.target, mode))
+        _unwrap(self._connection, self.target, self._connection.reply("train", self.target, mode))
         return self
 
     def eval(self) -> "Object":
@@ -104,7 +105,7 @@ def _call(connection: Connection, target: str, args: tuple, kwargs: dict) -> Any
 
     def request_vjp(cotangents: list[Tensor]) -> Reply:
         reply = connection.reply("vjp", target, *plain, cotangents)
-        _unwrap(reply)
+        _unwrap(connection, target, reply)
         return reply
 
     reply = request_vjp([])
@@ -135,12 +136,12 @@ class _RemoteGraph(torch.autograd.Function):
 
 def _apply(connection: Connection, target: str, args: list, kwargs: dict) -> Any:
     """Call, and repeat here what the learner's code changed in place."""
-    answer = unwrap_answer(connection.ask("apply", [target, args, kwargs], {}))
+    answer = unwrap_answer(connection, target, connection.ask("apply", [target, args, kwargs], {}))
     if type(answer) is not dict or answer.keys() != {"reply", "after"}:
         raise WireError("reply: expected the fields reply and after")
     reply = reply_of(answer["reply"])
     _copy_changes([args, kwargs], answer["after"])
-    return _as(reply.kind, _unwrap(reply))
+    return _as(reply.kind, _unwrap(connection, target, reply))
 
 
 def _copy_changes(mine: Any, theirs: Any) -> None:
@@ -165,19 +166,26 @@ def _adapter_args(args: tuple) -> list:
     return [{"handle": arg.target} if isinstance(arg, Object) else arg for arg in args]
 
 
-def unwrap_answer(value: Any) -> Any:
+def unwrap_answer(connection: Connection, target: str, value: Any) -> Any:
     """The value asked for; if a `Reply` came instead, there was an error, which is raised here."""
     if type(value) is dict and value.keys() == REPLY_TYPES.keys():
-        _unwrap(reply_of(value))
+        _unwrap(connection, target, reply_of(value))
         raise WireError("reply: expected a value, got none")
     return value
 
 
-def _unwrap(reply: Reply) -> Any:
-    """The reply's value; if it has an error of the learner's, that is raised here."""
+def _unwrap(connection: Connection, target: str, reply: Reply) -> Any:
+    """The reply's value; if it has an error of the learner's, that is raised here.
+
+    What is wrong is noted as well: a test that catches every error says nothing of it.
+    """
+    name = target.partition("#")[0]
     if not reply.error:
+        parts = (part for part in (reply.value, *dict(items(reply.value)).values()) if is_opaque(part))
+        connection.noted += (f"{name}: no test can use what this returns, {part['opaque']}" for part in parts)
         return reply.value
     fallback = LearnerError(f"{reply.error['type']}: {reply.error['message']}")
+    connection.noted.append(f"{name}: {fallback}")
     type_ = getattr(builtins, reply.error["type"], None)
     if not (isinstance(type_, type) and issubclass(type_, Exception)) or issubclass(type_, StopIteration):
         raise fallback  # StopIteration would end a test's loop early, so that it skips checks

@@ -48,6 +48,7 @@ class Connection:
         self._socket = connection
         self._numbers = itertools.count(1)
         self.failure: Exception | None = None  # why nothing more can be asked
+        self.noted: list[str] = []  # what went wrong in a test's own calls
         self.allow(seconds)
 
     def allow(self, seconds: float) -> None:

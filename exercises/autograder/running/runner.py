@@ -76,7 +76,7 @@ class TestRunner:
     request_learner: Callable[[], socket.socket]
     cell_seconds: float  # how long a cell may take
     deadline: float  # the deadline for everything, by `time.monotonic`
-    _names: dict[str, Any] = field(default_factory=lambda: {"__name__": "tests", "__builtins__": builtins})
+    _names: "_Names" = field(default_factory=lambda: _Names(__name__="tests", __builtins__=builtins))
     # The cells that ran in the learner's process without ending it, and how long each may take if run again.
     _done: list[tuple[Cell, float]] = field(default_factory=list)
     _connection: Connection | None = None
@@ -93,15 +93,10 @@ class TestRunner:
                     self._run_local(cell)
                 outcome = self._run_test(cell) if cell.role == "test" else {"outputs": self._run_remote(cell)}
             yield {"cell": number, **outcome}
-        yield {"notes": self._notes()}
-
-    def _notes(self) -> list:
-        """What the learner's process noted for a person to look at: hints, which it may forge."""
-        try:
+        notes = []  # hints for a person, which the learner's process may forge
+        with suppress(*PEER_ERRORS):
             notes = self._ask("notes")
-        except PEER_ERRORS:
-            return []
-        return notes if type(notes) is list else []
+        yield {"notes": notes}
 
     # The learner's process
 
@@ -145,11 +140,10 @@ class TestRunner:
         if self._connection.failure:
             return True
         self._connection.allow(min(seconds, self._seconds()))
-        try:
+        with suppress(*PEER_ERRORS):
             self._connection.ask("cell", [cell.source], {})
-        except PEER_ERRORS:
-            return False
-        return True
+            return True
+        return False
 
     # The tests
 
@@ -170,6 +164,12 @@ class TestRunner:
                 earned, status, messages, shown = 0.0, *_describe_failure(error)
                 lost = str(error) if isinstance(error, PEER_ERRORS) else ""
         messages += [report.message for report, _ in scored if not report.passed]
+        if earned < cell.points and not messages:  # the test may have caught every error
+            failure, noted = self._connection.failure, [*self._names.noted, *self._connection.noted]
+            messages = [f"Your code ended the test: {failure}."] * bool(failure)
+            messages += list(dict.fromkeys(note[:TEXT] for note in noted))[:20]
+            late = (message for message in messages if "TimeLimitError" in message)
+            lost = str(failure or next(late, ""))
         kept = tuple(dict.fromkeys(message[:TEXT] for message in messages))
         result = CellResult(cell.id, earned, cell.points, status, kept, _parts(scored), _mistakes(scored))
         if printed.getvalue():
@@ -177,7 +177,8 @@ class TestRunner:
         return {"outputs": json.dumps(shown), "result": asdict(result), "lost": lost}
 
     def _score(self, cell: Cell) -> float:
-        self._learner()  # cells that have to run again take none of the test's time
+        # Cells that have to run again take none of the test's time.
+        self._learner().noted, self._names.noted = [], ()
         with time_limit(self._seconds() + GRACE + 0.2, _TestTimeLimitError):
             given = self._ask_for_names(cell)
             self._names.update(given)
@@ -192,7 +193,7 @@ class TestRunner:
     def _ask_for_names(self, cell: Cell) -> dict[str, Any]:
         """The learner's values for names that a test mentions, also in a string; never a test's own names."""
         # All that is defined there: asking for some would tell the learner's process what a test looks at.
-        found = unwrap_answer(self._ask("values"))
+        found = unwrap_answer(self._connection, "your names", self._ask("values"))
         if type(found) is not dict or not all(type(x) is list and len(x) == 2 for x in found.values()):
             raise WireError("reply: expected values by name")
         words = set(re.findall(r"[^\W\d]\w*", cell.source))  # as in ``globals()["answer"]``
@@ -255,6 +256,17 @@ def _parts(scored: list) -> tuple[Part, ...]:
 def _mistakes(scored: list) -> tuple[str, ...]:
     reports = [report for report, _ in scored if report.misconception]
     return tuple(f"{report.task}/{one}" for report in reports for one in (report.misconception, *report.also))
+
+
+class _Names(dict):
+    """The names of the tests; those that they look up in vain are noted."""
+
+    noted: tuple[str, ...] = ()
+
+    def __missing__(self, name: str) -> Any:
+        if not hasattr(builtins, name):
+            self.noted += (f"NameError: name '{name}' is not defined",)
+        raise KeyError(name)
 
 
 class _TestTimeLimitError(BaseException):

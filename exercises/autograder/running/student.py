@@ -7,10 +7,13 @@ import json
 import numbers
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from functools import wraps
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -21,7 +24,7 @@ from torch.utils.data import DataLoader
 from exercises.autograder.running.cells import Shell, error_output, get_shell
 from exercises.autograder.running.flags import LibraryCallRecorder
 from exercises.autograder.running.remote import TOO_LATE, serve, time_limit
-from exercises.autograder.running.wire import DTYPES
+from exercises.autograder.running.wire import DTYPES, VALUES
 from transformer_lessons.checks.learner.adapter import Reply, is_handle
 from transformer_lessons.checks.learner.local import Local
 from transformer_lessons.checks.learner.transfer import copied, describe_unusual, outgoing
@@ -119,7 +122,7 @@ class Learner:
 
         def call() -> Any:
             objects = [self._local.find(arg["handle"]) if is_handle(arg) else arg for arg in given[0]]
-            return self._local.find(target)(*objects, **given[1])
+            return _spelt_out(self._local.find(target)(*objects, **given[1]))
 
         reply = Local({"applied": call}).call("applied", [], {})
         return {"reply": vars(reply), "after": outgoing(given)}
@@ -168,7 +171,7 @@ def _plain(value: Any, budget: _Budget, depth: int = 0) -> Any:
         return _plain_items(kind, value, budget, depth + 1)
     if type(value).__module__ == "__main__":
         raise TypeError("a class of the learner's")
-    if isinstance(value, numbers.Real):
+    if isinstance(value, numbers.Real | Decimal):
         return _int64(int(value)) if isinstance(value, numbers.Integral) else float(value)
     if isinstance(value, np.ndarray) and value.size <= budget.most:
         value = torch.from_numpy(value.copy())
@@ -190,3 +193,14 @@ def _plain_items(kind: type, value: Any, budget: _Budget, depth: int) -> list | 
         budget.spend(len(name))
         made[name] = _plain(item, budget, depth)
     return made
+
+
+def _spelt_out(value: Any, depth: int = 0) -> Any:
+    """A result with lists for sets, generators and the like, and floats for exact fractions."""
+    if isinstance(value, Decimal | Fraction):
+        return float(value)
+    is_plain = isinstance(value, str | dict | Tensor | np.ndarray)
+    if is_plain or depth > DEPTH or not isinstance(value, Iterable):
+        return value
+    items = [_spelt_out(item, depth + 1) for item in islice(value, VALUES)]  # some have no end
+    return tuple(items) if isinstance(value, tuple) else items

@@ -45,12 +45,9 @@ class PeerGoneError(Exception):
 
 
 def send(connection: socket.socket, value: Any, deadline: float) -> None:
-    """Send one frame.
+    """Send one frame with a plain value, see above; tensors may be on any device, but must be strided.
 
-    Args:
-        connection: a stream socket.
-        value: plain, see above; tensors may be on any device, but must be strided.
-        deadline: by `time.monotonic`; infinite for none.
+    The deadline is by `time.monotonic`; infinite for none.
 
     Raises:
         WireError: if the value is too large, too deep, or of another kind. Nothing was sent then.

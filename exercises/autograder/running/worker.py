@@ -80,9 +80,7 @@ class Worker:
             raise WorkerError(reply["error"])
         yield reply | notes
 
-    def _outcomes(
-        self, tests: socket.socket, cells: list[Cell], limits: Limits
-    ) -> Generator[dict, None, dict]:
+    def _outcomes(self, tests: socket.socket, cells: list[Cell], limits: Limits) -> Generator:
         """Yield what the tests send, until they end; the forking process decides how long that may take.
 
         Returns the notes.
