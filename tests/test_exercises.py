@@ -209,7 +209,7 @@ def test_no_hidden_test_accepts_nan_or_empty_results(master, answer):
 
 STACKED_ON_PAPER = """
 class MultiHeadAttention(MultiHeadAttention):
-    \"\"\"Four matrices, of which only `state_dict` makes a stack.\"\"\"
+    \"\"\"Four matrices, of which only what it says of itself makes a stack.\"\"\"
 
     def __init__(self, d_model, num_heads):
         super().__init__(d_model, num_heads)
@@ -222,6 +222,9 @@ class MultiHeadAttention(MultiHeadAttention):
     def state_dict(self):
         state = {"in_proj_weight": self.in_proj_weight, "in_proj_bias": self.in_proj_bias}
         return state | {f"out_proj.{name}": tensor for name, tensor in self.out_proj.state_dict().items()}
+
+    def get_parameter(self, name):
+        return self.state_dict()[name]
 
     def load_state_dict(self, state):
         for name in ("weight", "bias"):

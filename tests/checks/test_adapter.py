@@ -52,6 +52,22 @@ def test_a_module_is_built_loaded_and_trained(local):
     assert is_opaque(local.state(handle).value["weight"])
 
 
+def test_a_class_cannot_list_other_weights_than_it_has():
+    def lie(*_, **__):
+        return {"other": torch.ones(1)}
+
+    class Lying(Affine):
+        state_dict = lie
+        named_parameters = parameters = lambda self, **_: lie().items()
+
+    local = Local({"Lying": Lying})
+    handle = local.build("Lying", [3], {}).value
+    state = local.state(handle)
+    assert state.value.keys() == {"weight", "bias", "calls"}
+    seen = local.vjp(handle, [torch.ones(1, 3)], {})
+    assert seen.parameters.keys() == state.parameters.keys() == {"weight", "bias"}
+
+
 def test_state_that_does_not_fit_is_an_error(local):
     handle = local.build("Affine", [3], {}).value
     error = local.load_state(handle, {"weights": torch.eye(3)}).error

@@ -113,9 +113,9 @@ class Local:
 
         def action() -> dict[str, Tensor]:
             module = self.find(handle)
-            state = dict(module.state_dict())
-            names.extend(name for name, _ in module.named_parameters())
-            return state
+            kind = nn.Module if isinstance(module, nn.Module) else type(module)  # methods of its own may lie
+            names.extend(name for name, _ in kind.named_parameters(module))
+            return dict(kind.state_dict(module))
 
         return replace(self._guard(action), parameters=dict.fromkeys(names))
 
@@ -193,7 +193,7 @@ def _parameters(found: Any) -> dict[str, Tensor]:
     """The parameters of a module, or of the module whose method this is; {} for anything else."""
     owner = getattr(found, "__self__", found)
     is_module = isinstance(owner, nn.Module)
-    return dict(owner.named_parameters(remove_duplicate=False)) if is_module else {}
+    return dict(nn.Module.named_parameters(owner, remove_duplicate=False)) if is_module else {}
 
 
 def _described(error: BaseException) -> dict[str, str]:
