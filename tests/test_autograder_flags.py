@@ -49,6 +49,7 @@ SEEN = [
     ("package", "mine = checks.task('layer_norm').solution"),
     ("package", "from transformer_lessons import checks as c\nc.task('layer_norm')"),
     ("package", "%%time\nfrom transformer_lessons.norms import LayerNorm\n%time x = 3\n!ls"),
+    ("package", "from importlib import import_module as get\nget('transformer_lessons.norms').LayerNorm"),
     ("library", "import transformers\ntransformers.models.llama.LlamaRMSNorm(3)"),
 ]
 
@@ -58,6 +59,14 @@ def test_the_package_and_a_librarys_answer_are_seen(kind, text):
     assert {flag.kind for flag in scan([(LAYER_NORM, text)], PS05, [])} == {kind}
     own = {flag.kind for flag in scan([(None, text)], PS05, [])}
     assert own == ({kind} - {"library"}), "comparing with a library outside an answer is allowed"
+
+
+@pytest.mark.parametrize("way", ["import sys\n[*sys.modules]", "f.__closure__", "f.__globals__"])
+def test_a_way_to_the_checks_own_functions_is_seen_in_an_answer(way):
+    [flag] = scan(
+        [(LAYER_NORM, way), (None, way)], PS05, []
+    )  # on Colab, many ask whether it is in sys.modules
+    assert (flag.kind, flag.cell) == ("library", LAYER_NORM)
 
 
 def test_what_one_cell_imports_is_seen_where_an_answer_uses_it():

@@ -100,9 +100,7 @@ def pairs(texts: dict[str, Texts], released: Collection[str], words: Collection[
     return sorted(made, key=lambda pair: (-pair.score, pair.first, pair.second))
 
 
-def own_runs(
-    texts: dict[str, Texts], released: Collection[str], words: Collection[str] = ()
-) -> tuple[dict[str, Read], dict[str, Runs]]:
+def own_runs(texts: dict[str, Texts], released: Collection[str], words: Collection[str] = ()) -> tuple:
     """What is read of each student's answers, and the runs in them that were not handed out; by student's id.
 
     Of answers in words, all is read; of code, what Python reads, names included, because comments and line
@@ -217,9 +215,7 @@ def compare(course: Course, assignment: str, first: str, second: str) -> str:
     return f"{head}\n{side_by_side((first, second), (texts[first], texts[second]), by_cell)}"
 
 
-def _answers(
-    course: Course, assignment: str, students: list[str]
-) -> tuple[dict[str, Texts], list[str], set[str]]:
+def _answers(course: Course, assignment: str, students: list[str]) -> tuple[dict, list[str], set[str]]:
     """The students' answers by cell, everything that was handed out, and which cells are answers in words.
 
     Several versions of an assignment may have been handed out, and a student may have worked on any.

@@ -14,7 +14,7 @@ _FUNCTIONS: WeakKeyDictionary = WeakKeyDictionary()
 
 
 def _hidden(function: Callable) -> Callable:
-    """The same function, but no attribute, closure, file or traceback tells a learner's code which it is."""
+    """The same function, but nothing of its own tells a learner's code which it is; only the table does."""
 
     def hidden(*args: object) -> object:
         try:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 USER, NETWORK, MOUNTS, IPC, PROCESSES = 0x10000000, 0x40000000, 0x20000, 0x08000000, 0x20000000
 HOST_NAME, CGROUP = 0x04000000, 0x02000000
+NAMESPACES = USER | NETWORK | MOUNTS | IPC | PROCESSES | HOST_NAME | CGROUP
 READ_ONLY, NO_SUID, NO_DEVICES, NO_EXEC, REMOUNT = 1, 2, 4, 8, 32
 BIND, RECURSIVE, PRIVATE = 4096, 16384, 1 << 18
 DETACH = 2
@@ -66,8 +67,7 @@ def unmount(target: str) -> None:
 
 def pivot_root(new: str, old: str) -> None:
     """Make a mount point the root of this mount namespace."""
-    number = NUMBERS[MACHINE]["pivot_root"]
-    _checked(_libc.syscall(number, os.fsencode(new), os.fsencode(old)), "pivot_root")
+    _checked(_libc.syscall(NUMBERS[MACHINE]["pivot_root"], os.fsencode(new), os.fsencode(old)), "pivot_root")
 
 
 def die_with_parent() -> None:

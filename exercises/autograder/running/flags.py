@@ -35,6 +35,7 @@ READY_MADE = set(
 
 PACKAGE = "transformer_lessons"
 CHECKS = f"{PACKAGE}.checks"
+INSIDE = {"sys.modules", "__closure__", "__globals__"}  # ways to what modules keep
 MODULES = {PACKAGE, CHECKS}  # modules that may be imported, and what may be used of them:
 ALLOWED = {
     f"{PACKAGE}.__version__",
@@ -117,7 +118,7 @@ def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def _used_names(tree: ast.Module, names: Mapping[str, str]) -> Iterator[tuple[int, str]]:
-    """The line and the full name of everything that is imported, or used by an imported name."""
+    """The line and the full name of what is imported, used by an imported name, or named in a string."""
     for node in ast.walk(tree):
         match node:
             case ast.Import():
@@ -128,6 +129,9 @@ def _used_names(tree: ast.Module, names: Mapping[str, str]) -> Iterator[tuple[in
                 yield node.lineno, names[node.id]
             case ast.Attribute(value=ast.Name() as of) if of.id in names:
                 yield node.lineno, f"{names[of.id]}.{node.attr}"
+            case ast.Attribute(attr=full) | ast.Constant(value=str() as full):  # as for `importlib`
+                if full in INSIDE or full.startswith(f"{PACKAGE}."):
+                    yield node.lineno, full
 
 
 def _answered_elsewhere(trees: list, missing: Iterable[str]) -> Iterator[tuple[str | None, str]]:
@@ -146,8 +150,8 @@ def _answered_elsewhere(trees: list, missing: Iterable[str]) -> Iterator[tuple[s
 def _judge_use(full: str, allowed: set[str], *, is_answer: bool) -> tuple[str, str] | None:
     """The kind and text of the flag for a used name, or None; outside answers, any library may be used."""
     root = full.split(".")[0]
-    if root in READY_MADE and is_answer:
-        return "library", f"Uses {root}, which may contain the answer ready-made."
+    if is_answer and (root in READY_MADE or full in INSIDE):
+        return "library", f"Uses {full if full in INSIDE else root}, which may contain the answer ready-made."
     is_open = full in MODULES or any(f"{full}.".startswith(f"{name}.") for name in allowed)
     if root != PACKAGE or is_open:
         return None

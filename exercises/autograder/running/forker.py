@@ -174,9 +174,6 @@ def resident_memory(pid: int) -> int:
         return 0
 
 
-# ---- Before the first fork
-
-
 def _warm_up() -> None:
     """Do once here what is slow the first time: imports, a backward pass, a comparison, a shell, a figure.
 

@@ -79,6 +79,7 @@ class Connection:
                 raise WireError("reply: expected the answer to the last request")
         except (WireError, PeerGoneError) as error:
             self.failure = error
+            self.noted.insert(0, f"Your code ended the test: {error}.")
             raise
         return answer["value"]
 

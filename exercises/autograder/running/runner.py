@@ -8,7 +8,6 @@ import ast
 import builtins
 import io
 import json
-import keyword
 import math
 import os
 import random
@@ -165,11 +164,10 @@ class TestRunner:
                 lost = str(error) if isinstance(error, PEER_ERRORS) else ""
         messages += [report.message for report, _ in scored if not report.passed]
         if earned < cell.points and not messages:  # the test may have caught every error
-            failure, noted = self._connection.failure, [*self._names.noted, *self._connection.noted]
-            messages = [f"Your code ended the test: {failure}."] * bool(failure)
-            messages += list(dict.fromkeys(note[:TEXT] for note in noted))[:20]
+            noted = dict.fromkeys((*self._names.noted, *self._connection.noted))
+            messages = [note[:TEXT] for note in noted][:20]
             late = (message for message in messages if "TimeLimitError" in message)
-            lost = str(failure or next(late, ""))
+            lost = str(self._connection.failure or next(late, ""))
         kept = tuple(dict.fromkeys(message[:TEXT] for message in messages))
         result = CellResult(cell.id, earned, cell.points, status, kept, _parts(scored), _mistakes(scored))
         if printed.getvalue():
@@ -197,7 +195,7 @@ class TestRunner:
         if type(found) is not dict or not all(type(x) is list and len(x) == 2 for x in found.values()):
             raise WireError("reply: expected values by name")
         words = set(re.findall(r"[^\W\d]\w*", cell.source))  # as in ``globals()["answer"]``
-        wanted = words - set(dir(builtins)) - set(keyword.kwlist) - self._names.keys()
+        wanted = words - set(dir(builtins)) - self._names.keys()
         return {
             name: what if kind == "plain" else Name(self._connection, name, what == "class")
             for name, (kind, what) in found.items()

@@ -75,7 +75,9 @@ class Learner:
                 if verb == "cell":
                     return self._cell(*args)
                 with self.recorder:
-                    if verb in ("values", "notes", "apply"):
+                    if verb == "notes":
+                        return self.recorder.notes
+                    if verb in ("values", "apply"):
                         return getattr(self, f"_{verb}")(*args)
                     return vars(getattr(self._local, verb)(*args, **kwargs))
         except TimeLimitError:
@@ -112,9 +114,6 @@ class Learner:
                     value, left = _plain(own[name], budget), left - budget.spent
                     found[name] = ["plain", value]
         return found
-
-    def _notes(self) -> list:
-        return self.recorder.notes
 
     def _apply(self, target: str, args: list, kwargs: dict) -> dict:
         """Call; return also the arguments as they are afterwards: a test may check whether they changed."""
