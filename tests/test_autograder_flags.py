@@ -92,6 +92,15 @@ def test_honest_work_is_left_alone(given, answer, own):
     assert scan([("a-answer", answer), (None, own)], given, []) == []
 
 
+def test_a_changed_copy_of_a_given_cell_is_left_alone_but_not_what_it_imports():
+    text = PS01["ps01-6-given"]
+    changed = text.replace("[:100]", "[:20]")
+    assert changed != text
+    assert scan([(None, changed)], PS01, []) == []
+    taken = next(line for line in text.splitlines() if "import MultiHeadAttention" in line)
+    assert len(scan([(None, taken)], PS01, [])) == len(scan([("a-answer", taken)], PS01, [])) == 1
+
+
 def test_flag_has_the_line_and_is_given_once_per_cell():
     taken = "transformer_lessons.norms.LayerNorm"
     text = f"\n\nx = 3\n%time\nimport {taken}  # \x1b[31mred\n!ls\nimport {taken}"

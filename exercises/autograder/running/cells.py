@@ -89,8 +89,7 @@ class _Hook(DisplayHook):
     def write_format_data(self, format_dict, md_dict=None):
         self.shell.outputs.add_data("execute_result", format_dict, md_dict, execution_count=self.prompt_count)
 
-    def finish_displayhook(self):
-        pass
+    finish_displayhook = write_output_prompt
 
 
 class Shell(InteractiveShell):

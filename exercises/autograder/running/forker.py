@@ -123,12 +123,9 @@ def _request_learner(supplier: socket.socket) -> socket.socket:
     return socket.socket(fileno=files[0])
 
 
-# ---- The processes of a box together: many small ones use as much as one large one. The kernel limits only
-# each by itself.
-
-
 class Watchdog:
-    """A watch over one box, polled again and again.
+    """A watch over one box, polled again and again: the kernel limits only each process by itself, and many
+    small ones use as much as one large one.
 
     Args:
         keeper: the process whose descendants are in the box.

@@ -166,8 +166,7 @@ class TestRunner:
         if earned < cell.points and not messages:  # the test may have caught every error
             noted = dict.fromkeys((*self._names.noted, *self._connection.noted))
             messages = [note[:TEXT] for note in noted][:20]
-            late = (message for message in messages if "TimeLimitError" in message)
-            lost = str(self._connection.failure or next(late, ""))
+            lost = str(self._connection.failure or next((m for m in messages if "TimeLimitError" in m), ""))
         kept = tuple(dict.fromkeys(message[:TEXT] for message in messages))
         result = CellResult(cell.id, earned, cell.points, status, kept, _parts(scored), _mistakes(scored))
         if printed.getvalue():
