@@ -96,6 +96,15 @@ def test_gradients_of_arguments_and_parameters_are_autograds(local):
     assert local.state(handle).value["calls"] == 0
 
 
+def test_gradients_are_found_where_a_cell_has_turned_them_off(local):
+    handle = local.build("Affine", [3], {}).value
+    with torch.no_grad():
+        reply = local.vjp(handle, [torch.ones(1, 3)], {})
+    assert reply.attached == [True]
+    assert reply.gradients["0"] is not None
+    assert reply.parameters["weight"] is not None
+
+
 def test_methods_and_nested_results(local):
     handle = local.build("Affine", [2], {}).value
     x = torch.ones(1, 2)

@@ -80,7 +80,8 @@ class Local:
                 fields[field][name] = gradient
             return fields | {"attached": [tensor.requires_grad for tensor in leaves(result).values()]}
 
-        given = mapped(args, tracked, ""), mapped(kwargs, tracked, "")
+        with torch.enable_grad():  # a cell may have turned it off
+            given = mapped(args, tracked, ""), mapped(kwargs, tracked, "")
         return self._ask(target, (args, kwargs), given, backward, meter)
 
     def _ask(self, target: str, before: tuple, given: tuple, backward: Callable | None, meter: bool) -> Reply:
@@ -191,9 +192,8 @@ def _load(module: nn.Module, state: dict[str, Tensor]) -> None:
 
 def _parameters(found: Any) -> dict[str, Tensor]:
     """The parameters of a module, or of the module whose method this is; {} for anything else."""
-    owner = getattr(found, "__self__", found)
-    is_module = isinstance(owner, nn.Module)
-    return dict(nn.Module.named_parameters(owner, remove_duplicate=False)) if is_module else {}
+    of = getattr(found, "__self__", found)
+    return dict(nn.Module.named_parameters(of, remove_duplicate=False)) if isinstance(of, nn.Module) else {}
 
 
 def _described(error: BaseException) -> dict[str, str]:
