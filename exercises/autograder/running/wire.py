@@ -186,7 +186,7 @@ def _read(connection: socket.socket, size: int, deadline: float) -> bytearray:
         with _within_deadline(connection, deadline, "answer"):
             got = connection.recv_into(left)
         if not got:
-            raise PeerGoneError("the other process has ended")
+            raise PeerGoneError("the other process has ended, by an exit, a crash, or for lack of memory")
         left = left[got:]
     return found
 
