@@ -113,10 +113,10 @@ class Local:
         names: list[str] = []
 
         def action() -> dict[str, Tensor]:
-            module = self.find(handle)
-            kind = nn.Module if isinstance(module, nn.Module) else type(module)  # methods of its own may lie
-            names.extend(name for name, _ in kind.named_parameters(module))
-            return dict(kind.state_dict(module))
+            of = self.find(handle)  # a module's own methods may list something else
+            state = nn.Module.state_dict(of) if isinstance(of, nn.Module) else of.state_dict()
+            names.extend(name for name, _ in nn.Module.named_parameters(of))
+            return dict(state)
 
         return replace(self._guard(action), parameters=dict.fromkeys(names))
 
