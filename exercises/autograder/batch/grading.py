@@ -64,10 +64,7 @@ class Grading:
     @cached_property
     def released(self) -> dict[str, NotebookNode]:
         """The assignments as they are handed out now, by name."""
-        return {
-            name: nbformat.read(release.released(master), as_version=4)
-            for name, master in self.masters.items()
-        }
+        return {name: nbformat.read(release.released(one), 4) for name, one in self.masters.items()}
 
     def master(self, name: str) -> tuple[MasterCell, ...]:
         """The current cells of an assignment; if they have changed, the gradebook is told.

@@ -126,16 +126,14 @@ def similarity(options: argparse.Namespace) -> CommandOutput:
             raise ValueError(f"STUDENT: expected two ids, got {', '.join(options.students)}")
         return CommandOutput([similarities.compare(course, options.assignment, *options.students)])
     found = similarities.course_pairs(course, options.assignment)
-    lines = [
-        f"{one.score:4.0%}  {one.first}  {one.second}  {similarities.EXACT if one.exact else _cells(one)}"
-        for one in found
-    ]
+    lines = [f"{one.score:4.0%}  {one.first}  {one.second}  {_how_similar(one)}" for one in found]
     last = f"Pairs that stand out: {len(found)}. To see two: {ME} similarity {options.assignment} ONE OTHER"
     return CommandOutput([*lines, last])
 
 
-def _cells(pair: similarities.Pair) -> str:
-    return ", ".join(f"{name} {share:.0%}" for name, share in sorted(pair.cells.items()))
+def _how_similar(pair: similarities.Pair) -> str:
+    shares = (f"{name} {share:.0%}" for name, share in sorted(pair.cells.items()))
+    return similarities.EXACT if pair.exact else ", ".join(shares)
 
 
 def my_transformer(options: argparse.Namespace) -> CommandOutput:

@@ -101,12 +101,8 @@ class Course:
         known, where = self.left_out(), str(source.resolve())
         paths = {(where, arrival.path) for arrival in (*received, *quarantined)}
         settled = {(arrival.student, arrival.assignment) for arrival in received}
-        kept = [
-            entry
-            for entry in known["quarantined"]
-            if (entry.get("source"), entry["path"]) not in paths
-            and (entry["student"], entry["assignment"]) not in settled
-        ]
+        kept = [one for one in known["quarantined"] if (one.get("source"), one["path"]) not in paths]
+        kept = [one for one in kept if (one["student"], one["assignment"]) not in settled]
         kept += [{"source": where, **arrival.entry()} for arrival in quarantined]
         write_json(self.not_graded, {**known, "quarantined": kept})
 
