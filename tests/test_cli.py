@@ -58,7 +58,10 @@ def parsed(*words: str) -> argparse.Namespace:
         ),
         ("translate --beam 0 7", "beam_size: expected 1 or more, got 0"),
         ("translate -5", "number: expected 0 to 999,999, got -5"),
-        ("translate forty-towo", "number: expected 0 to 999,999 in digits or English words, got 'towo'"),
+        (
+            "translate forty-towo",
+            "number: expected one below 1,000,000 in digits or English words, got 'towo'",
+        ),
     ],
 )
 def test_a_wrong_argument_gets_one_line_and_exit_code_2(lessons, command, complaint):
@@ -181,8 +184,11 @@ def test_translate_lines_in_their_places(lessons, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given, encoding="utf-8"))
     code, out, error = lessons("translate")
     assert code == 2
-    assert "line 68: number: expected 0 to 999,999 in digits or English words, got 'zw\\udcfflf'\n" in error
-    assert "line 71: number: expected 0 to 999,999 in digits or English words, got nothing\n" in error
+    assert (
+        "line 68: number: expected one below 1,000,000 in digits or English words, got 'zw\\udcfflf'\n"
+        in error
+    )
+    assert "line 71: number: expected one below 1,000,000 in digits or English words, got nothing\n" in error
     assert [number for number, line in enumerate(out.splitlines()) if not line] == [67, 70]
     right = [line == german(n) for line, n in zip(out.splitlines(), numbers, strict=True)]
     assert sum(right) >= 0.95 * len(numbers)

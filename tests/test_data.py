@@ -64,7 +64,10 @@ def test_parse_reads_what_english_says(n):
         ("|,", "got nothing"),
         ("-5|−5", "expected 0 to 999,999, got "),
         ("1000000|1,000,000", "got 1,000,000"),
-        ("a million|minus five|1,00|3.5", "0 to 999,999 in digits or English words, got '(a|minus|1|3.5)'"),
+        (
+            "a million|minus five|1,00|3.5",
+            "one below 1,000,000 in digits or English words, got '(a|minus|1|3.5)'",
+        ),
         (
             "twelve hundred|one thousand thousand|ten hundred thousand|twenty eleven|five twenty",
             "form one number",

@@ -198,9 +198,53 @@ def test_an_object_in_place_of_a_function_or_class_is_named_in_the_first_line(na
 
 
 @pytest.mark.parametrize("base", [object, list])
-def test_a_class_that_is_no_module_is_judged(base):
+def test_a_class_that_is_no_module_is_named_in_the_first_line(base):
     report = checks.check("layer_norm", type("Norm", (base,), {"__init__": lambda self, d_model: None}))
-    assert "it raises AttributeError: 'Norm' object has no attribute 'state_dict'" in report.message
+    assert report.message.startswith("LayerNorm: make it a subclass of nn.Module; it makes a Norm (0 of ")
+
+
+SESSIONS = {
+    "inference mode": torch.inference_mode,
+    "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
+    "device": lambda: torch.device("meta"),
+    "no gradients": torch.no_grad,
+}
+
+
+@pytest.mark.parametrize("session", SESSIONS)
+@pytest.mark.parametrize("name", ["scaled_dot_product_attention", "batch_norm", "tiled_attention"])
+def test_what_a_session_has_set_changes_nothing_then_or_later(session, name):
+    right = checks.task(name).define(checks.task(name).source)
+    exam_of.cache_clear()  # arguments that are drawn in this session are kept
+    numbers = torch.get_rng_state()
+    with SESSIONS[session]():
+        assert checks.check(name, right).passed
+    assert checks.check(name, right).passed
+    assert torch.equal(torch.get_rng_state(), numbers)
+
+
+def test_a_default_dtype_changes_nothing_then_or_later():
+    right = checks.task("batch_norm").define(checks.task("batch_norm").source)
+    exam_of.cache_clear()
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert checks.check("batch_norm", right).passed
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert checks.check("batch_norm", right).passed
+
+
+def test_a_module_without_a_truth_value_is_judged():
+    right = checks.task("feed_forward").define(checks.task("feed_forward").source)
+    sized = type("FeedForward", (right,), {"__len__": lambda self: len(self.W_1)})
+    assert checks.check("feed_forward", sized).passed
+
+
+def test_complex_results_are_judged():
+    rotate = checks.task("rotary").define(checks.task("rotary").source)
+    report = checks.check("rotary", lambda x, positions: rotate(x, positions) * 1j)
+    assert not report.passed
 
 
 def test_weights_that_are_no_tensors_are_judged():

@@ -10,7 +10,7 @@ from transformer_lessons.checks.engine import Diagnosis, judge
 from transformer_lessons.checks.exam import exam_of
 from transformer_lessons.checks.message import place
 from transformer_lessons.checks.seen import alike, meets, same_gradients
-from transformer_lessons.checks.symptoms import SYMPTOMS, repair_patch
+from transformer_lessons.checks.symptoms import SYMPTOMS, mistakes_by_symptom, repair_patch
 
 MISTAKES = [
     pytest.param(task, mistake, id=f"{name}-{mistake.name}")
@@ -104,3 +104,10 @@ def same_values(a, b) -> bool:
 
 def same_nonzero_gradients(a, b) -> bool:
     return bool(a.gradients) and any(g.any() for g in a.gradients.values()) and same_gradients(a, b)
+
+
+def test_symptoms_are_found_by_any_of_their_words_in_any_order():
+    assert list(mistakes_by_symptom("NaNs loss")) == ["loss is NaN"]
+    assert list(mistakes_by_symptom()) == list(SYMPTOMS)
+    with pytest.raises(ValueError, match=r"symptom: expected a word from .*, got 'loss hungry'"):
+        mistakes_by_symptom("loss hungry")

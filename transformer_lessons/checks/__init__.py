@@ -11,20 +11,17 @@ to an answer, wherever it runs; `translator/` puts answers into a whole model.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from transformer_lessons.checks.answer import Answer
 from transformer_lessons.checks.catalogue import TASKS
 from transformer_lessons.checks.definitions import Mistake, Task
 from transformer_lessons.checks.engine import judge
 from transformer_lessons.checks.learner.adapter import Adapter, Reply
-from transformer_lessons.checks.learner.local import Local
+from transformer_lessons.checks.learner.local import Local, plain_session
 from transformer_lessons.checks.message import write
 from transformer_lessons.checks.report import Report, scored
 
@@ -61,7 +58,7 @@ def check(task_name: str, candidate: Any, *, seed: int = 0) -> Report:
     """
     known = task(task_name)
     answer = Answer(known, candidate)
-    with _one_thread():
+    with plain_session():
         verdict = judge(answer, seed)
         message = write(answer, verdict)
     return Report(
@@ -76,17 +73,6 @@ def check(task_name: str, candidate: Any, *, seed: int = 0) -> Report:
         worth={r.name: r.points for r in known.requirements},
         html=message.html(),
     )
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Use one thread: on such small tensors, threads that wait for each other cost ten times the work."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def require(task_name: str, candidate: Any, *, seed: int = 0) -> None:

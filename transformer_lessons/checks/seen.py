@@ -103,7 +103,7 @@ def varies(value: Any) -> bool:
     """Whether a value is more than tensors of one repeated number, as if the input were ignored."""
     if isinstance(value, list | tuple):
         return any(map(varies, value))
-    return not isinstance(value, Tensor) or not value.dim() or value.unique().numel() > 1
+    return not isinstance(value, Tensor) or not value.dim() or bool((value != value.flatten()[:1]).any())
 
 
 def _is_number(value: Any) -> bool:

@@ -22,15 +22,16 @@ SYMPTOMS = {
 
 
 def mistakes_by_symptom(word: str = "") -> dict[str, list[tuple[Task, Mistake]]]:
-    """For each symptom that contains a word, the mistakes that show it.
+    """For each symptom that contains a word, or all of several, the mistakes that show it.
 
     Args:
-        word: part of the symptom's name or description, in any case; by default, all symptoms are meant.
+        word: parts of the symptom's name or description, in any case; by default, all symptoms are meant.
 
     Raises:
-        ValueError: if no symptom contains it.
+        ValueError: if no symptom contains them.
     """
-    named = [name for name, about in SYMPTOMS.items() if word.lower() in f"{name} {about}".lower()]
+    words, texts = word.lower().split(), {name: f"{name} {about}".lower() for name, about in SYMPTOMS.items()}
+    named = [name for name in SYMPTOMS if all(one.removesuffix("s") in texts[name] for one in words)]
     if not named:
         raise ValueError(f"symptom: expected a word from {', '.join(SYMPTOMS)}, got {word!r}")
     tasks = [checks.task(name) for name in checks.tasks()]

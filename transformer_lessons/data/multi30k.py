@@ -51,9 +51,8 @@ def _fetched(name: str) -> Path:
     """The path of a file from the first source that has the expected one; pooch tries each three times."""
     reasons = []
     for url in BASE_URLS:
-        fetcher = library("pooch", extra="text").create(
-            path=cache_folder() / "multi30k", base_url=url, registry={name: SHA256[name]}, retry_if_failed=2
-        )
+        about = {"path": cache_folder() / "multi30k", "registry": {name: SHA256[name]}, "retry_if_failed": 2}
+        fetcher = library("pooch", extra="text").create(base_url=url, **about)
         try:
             return Path(fetcher.fetch(name, progressbar=True))
         except (OSError, ValueError) as error:

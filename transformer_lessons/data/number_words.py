@@ -98,7 +98,7 @@ def parse(text: str) -> int:
     for word in words or ["nothing"]:
         if word not in ENGLISH_TOKENS:
             got = repr(word) if words else word
-            raise ValueError(f"number: expected 0 to {LIMIT - 1:,} in digits or English words, got {got}")
+            raise ValueError(f"number: expected one below {LIMIT:,} in digits or English words, got {got}")
         if word == "thousand":
             thousands, part = part, 0
         else:

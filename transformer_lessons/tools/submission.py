@@ -129,6 +129,8 @@ def error_of(cell: dict) -> str | None:
     """The kind and message of a cell's error; for a failed check, the message alone."""
     for output in cell["outputs"]:
         if output["output_type"] == "error":
+            if output["ename"] == "KeyboardInterrupt":
+                return f"it took longer than {CELL_SECONDS:,} seconds"
             kind = "" if output["ename"] == "AssertionError" else f"{output['ename']}: "
             return (kind + output["evalue"]).strip()
     return None

@@ -50,9 +50,8 @@ class BatchLoss(nn.Module):
             return batch_loss(self.model, batch, self.config.smoothing, compiled=self.config.compile)
         logits, pad_id = self.model(batch.src, batch.tgt_in), self.model.config.pad_id
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # in float16 the sum overflows
-        loss, tokens = label_smoothed_loss(
-            logits, batch.tgt_out, pad_id=pad_id, smoothing=self.config.smoothing
-        )
+        smoothing = self.config.smoothing
+        loss, tokens = label_smoothed_loss(logits, batch.tgt_out, pad_id=pad_id, smoothing=smoothing)
         is_right = (logits.argmax(-1) == batch.tgt_out) & (batch.tgt_out != pad_id)
         return loss, tokens, is_right.sum()
 

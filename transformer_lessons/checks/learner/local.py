@@ -25,7 +25,7 @@ TEXT = 400  # the most characters of an error message that are passed on
 
 
 class _NotAFunctionError(Exception):
-    """Raised if a learner's name cannot be called, or is an object instead of its class."""
+    """Raised if a learner's name cannot be called, is an object instead of its class, or no module's class."""
 
 
 class Local:
@@ -113,16 +113,15 @@ class Local:
         names: list[str] = []
 
         def action() -> dict[str, Tensor]:
-            of = self.find(handle)  # a module's own methods may list something else
-            state = nn.Module.state_dict(of) if isinstance(of, nn.Module) else of.state_dict()
+            of = _module(self.find(handle))
             names.extend(name for name, _ in nn.Module.named_parameters(of))
-            return dict(state)
+            return dict(nn.Module.state_dict(of))  # its own methods may list something else
 
         return replace(self._guard(action), parameters=dict.fromkeys(names))
 
     def train(self, handle: str, mode: bool = True) -> Reply:
         """Put a module into training or evaluation mode."""
-        return self._guard(lambda: self.find(handle).train(mode) and None)
+        return self._guard(lambda: (self.find(handle).train(mode), None)[1])  # an object may not be a bool
 
     def _objects(self, args: list) -> list:
         """The arguments, with handles replaced by their objects."""
@@ -147,7 +146,7 @@ class Local:
 
     def _guard(self, action: Callable[[], Any]) -> Reply:
         """Run the learner's code so that nothing escapes: no exception, output, seed or gradient mode."""
-        with _quiet():
+        with plain_session():
             torch.default_generator.manual_seed(0x5EED_0000)  # a seed that nobody sets by hand
             try:
                 result = action()
@@ -182,8 +181,14 @@ def _fitting(cotangent: Tensor | None, tensor: Tensor) -> Tensor:
     return torch.arange(1.0, 1 + tensor.numel()).cos().view(tensor.shape).to(tensor.dtype)
 
 
+def _module(made: Any) -> nn.Module:
+    if not isinstance(made, nn.Module):
+        raise _NotAFunctionError(f"make it a subclass of nn.Module; it makes a {type(made).__name__}")
+    return made
+
+
 def _load(module: nn.Module, state: dict[str, Tensor]) -> None:
-    own = module.state_dict()
+    own = _module(module).state_dict()
     places = {name: (tensor.data_ptr(), tensor.shape) for name, tensor in own.items()}
     known = {places[name]: tensor for name, tensor in state.items() if name in places}
     tied = {name: known[place] for name, place in places.items() if place in known and place[0]}
@@ -217,18 +222,26 @@ def _line(error: BaseException) -> str:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Drop all output, and restore what the code sets; new tensors are float32, as the exercises say."""
-    dtype, numbers = torch.get_default_dtype(), torch.get_rng_state()
+def plain_session() -> Iterator[None]:
+    """What the exercises assume, whatever a session has set; afterwards all is as before, its seed included.
+
+    One thread: on such small tensors, threads that wait for each other cost ten times the work.
+    """
+    threads, dtype, numbers = torch.get_num_threads(), torch.get_default_dtype(), torch.get_rng_state()
+    torch.set_num_threads(1)
     torch.set_default_dtype(torch.float32)
     try:
         with (
+            nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu"),  # slow
+            torch.inference_mode(False),
             torch.enable_grad(),
+            torch.autocast("cpu", enabled=False),
             warnings.catch_warnings(action="ignore"),
             redirect_stdout(io.StringIO()),
             redirect_stderr(io.StringIO()),
         ):
             yield
     finally:
+        torch.set_num_threads(threads)
         torch.set_default_dtype(dtype)
         torch.set_rng_state(numbers)

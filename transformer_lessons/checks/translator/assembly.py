@@ -82,9 +82,8 @@ def from_notebooks(paths: Sequence[str | Path], *, fill: bool, output: str | Pat
         print(f"{checks.task(task).public_name:30} {describe_origin(found.get(task), fill)}")
     wrong = ", ".join(checks.task(task).public_name for task, part in found.items() if part.problem)
     if wrong and not fill:
-        raise ValueError(
-            f"parts: expected right ones; repair {wrong} or use the package's (--fill, fill=True)"
-        )
+        or_fill = "use the package's (--fill, fill=True)"
+        raise ValueError(f"parts: expected right ones; repair {wrong} or {or_fill}")
     own = {task: part for task, part in found.items() if not part.problem}
     source, target = number_words.vocabularies()
     config = TransformerConfig(len(source), len(target), **NumberWords.sizes)
