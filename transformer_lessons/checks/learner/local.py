@@ -235,7 +235,7 @@ def plain_session() -> Iterator[None]:
             nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu"),  # slow
             torch.inference_mode(False),
             torch.enable_grad(),
-            torch.autocast("cpu", enabled=False),
+            torch.autocast("cpu", enabled=False) if torch.is_autocast_enabled("cpu") else nullcontext(),
             warnings.catch_warnings(action="ignore"),
             redirect_stdout(io.StringIO()),
             redirect_stderr(io.StringIO()),
