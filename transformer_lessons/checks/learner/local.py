@@ -25,7 +25,7 @@ TEXT = 400  # the most characters of an error message that are passed on
 
 
 class _NotAFunctionError(Exception):
-    """Raised if a learner's name cannot be called, is an object instead of its class, or no module's class."""
+    """Raised if a learner's name cannot be called, is an object instead of its class, or makes no module."""
 
 
 class Local:
