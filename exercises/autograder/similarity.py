@@ -100,7 +100,9 @@ def pairs(texts: dict[str, Texts], released: Collection[str], words: Collection[
     return sorted(made, key=lambda pair: (-pair.score, pair.first, pair.second))
 
 
-def own_runs(texts: dict[str, Texts], released: Collection[str], words: Collection[str] = ()) -> tuple:
+def own_runs(
+    texts: dict[str, Texts], released: Collection[str], words: Collection[str] = ()
+) -> tuple[dict[str, Read], dict[str, Runs]]:
     """What is read of each student's answers, and the runs in them that were not handed out; by student's id.
 
     Of answers in words, all is read; of code, what Python reads, names included, because comments and line

@@ -89,7 +89,8 @@ class _Hook(DisplayHook):
     def write_format_data(self, format_dict, md_dict=None):
         self.shell.outputs.add_data("execute_result", format_dict, md_dict, execution_count=self.prompt_count)
 
-    finish_displayhook = write_output_prompt
+    def finish_displayhook(self):
+        pass
 
 
 class Shell(InteractiveShell):

@@ -81,12 +81,8 @@ def run(notebook: NotebookNode, master: tuple[MasterCell, ...], limits: Limits, 
     said = "\n".join(message for result in found for message in result.messages)
     missing = re.findall("^NameError: name '(.+)' is not defined", said, re.MULTILINE)
     noticed += flags.scan(theirs, given, summary["notes"], missing)
-    return Result(
-        *("", "", tuple(found), tuple(noticed)),
-        isolation=isolation,
-        seconds=round(summary["seconds"], 3),
-        versions=versions(),
-    )
+    about = {"isolation": isolation, "seconds": round(summary["seconds"], 3), "versions": versions()}
+    return Result("", "", tuple(found), tuple(noticed), **about)
 
 
 def _outcomes(cells: list[Cell], limits: Limits, isolation: str) -> tuple[list[dict], dict]:
