@@ -70,13 +70,13 @@ LARGEST = [
     memory_call(11, 67, 11, 2, largest=67 * 2 * 4),
     memory_call(3, 129, 29, 1, largest=129 * 4 * 4 // 3),
     memory_call(11, 67, 34, 2, largest=11 * 34 * 4),
-    memory_call(12, 66, 2, 1, 1, 1, largest=12 * 10 * 4),
-    memory_call(97, 97, 11, 2, 1, largest=33 * 97 * 4),
+    memory_call(12, 34, 2, 1, 1, 1, largest=250),
+    memory_call(97, 97, 17, 2, 1, largest=51 * 97 * 4),
 ]
 SQUARE = 97 * 97 * 4
-SAVED = [memory_call(97, 97, *sizes, saved=SQUARE // 6) for sizes in ((11, 2), (99, 2, 1, 1), (11, 2, 1))]
-PEAK = [memory_call(97, 97, 11, 2, *lead, peak=SQUARE // 2) for lead in ((), (1, 1), (1,))]
-PEAK += [memory_call(67, 31, 2, 1, peak=67 * 31 * 2)]  # groups of `block` queries, or `block` groups?
+SAVED = [memory_call(97, 97, *sizes, saved=SQUARE // 8) for sizes in ((17, 2), (99, 2, 1, 1), (17, 2, 1))]
+PEAK = [memory_call(97, 97, 17, 2, *lead, peak=2 * SQUARE // 3) for lead in ((), (1, 1), (1,))]
+PEAK += [memory_call(41, 21, 2, 1, peak=2000)]  # groups of `block` queries, or `block` groups?
 
 
 def small(*blocks: int, d_k: int = 1, far: float = 1.0) -> Iterator[Call]:
