@@ -180,7 +180,7 @@ def test_translate_lines_in_their_places(lessons, monkeypatch):
     numbers = [*range(0, 999_999, 9_973)]
     lines = [english(n) for n in numbers]
     lines[67], lines[70] = "zw\udcfflf", ""  # not UTF-8, and nothing
-    given = io.BytesIO("\n".join(lines).encode(errors="surrogateescape"))
+    given = io.BytesIO(b"\xef\xbb\xbf" + "\n".join(lines).encode(errors="surrogateescape"))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given, encoding="utf-8"))
     code, out, error = lessons("translate")
     assert code == 2

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -181,3 +182,9 @@ def test_a_cell_that_takes_too_long_is_interrupted_and_the_rest_is_run(tmp_path,
     monkeypatch.setattr(submission, "CELL_SECONDS", 1)
     path = written(tmp_path / "own.ipynb", "import time", "time.sleep(60)", "assert False, 'late'")
     assert submission.run_cells(path) == ["code cell 2: it took longer than 1 seconds", "code cell 3: late"]
+
+
+def test_ctrl_c_ends_the_command_at_once(check, tmp_path):
+    interrupt = f"import os, signal, time; os.kill({os.getpid()}, signal.SIGINT); time.sleep(60)"
+    path = written(tmp_path / "own.ipynb", "pass", interrupt)
+    assert check(path.read_text(encoding="utf-8"))[:2] == (130, "")

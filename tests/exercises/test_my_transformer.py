@@ -83,10 +83,15 @@ def test_a_wrong_part_is_named_and_replaced_only_when_asked(short_training, tmp_
     assert main(["my-transformer", str(wrong), "--output", str(tmp_path / "mine")]) == 2
     said = capsys.readouterr()
     assert "yours is not right" in said.out
-    assert "repair LayerNorm or use the package's (--fill, fill=True)" in said.err
+    assert "repair LayerNorm or use ours (--fill, fill=True)" in said.err
     assert not (tmp_path / "mine").exists()
     assert main(["my-transformer", str(wrong), "--fill", "--output", str(tmp_path / "mine")]) == 0
     assert "the package’s; yours is not right" in capsys.readouterr().out
+    (tmp_path / "mine" / "metrics.jsonl").touch()  # as `lessons train` leaves it
+    assert main(["my-transformer", str(MASTERS[0]), "--output", str(tmp_path / "mine")]) == 2
+    assert "mine holds a run of `lessons train`; name another folder\n" in capsys.readouterr().err
+    assert main(["my-transformer", str(MASTERS[0]), "--output", str(MASTERS[0] / "in a file")]) == 2
+    assert "in a file" in capsys.readouterr().err
 
 
 def test_a_helper_in_an_added_cell_is_used_and_a_repaired_program_is_no_part(tmp_path):

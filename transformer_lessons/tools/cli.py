@@ -189,7 +189,7 @@ def translate(chosen: argparse.Namespace) -> int:
         return 0
     is_fine = True
     if hasattr(sys.stdin, "reconfigure"):  # a line that is not UTF-8 must not end the others
-        sys.stdin.reconfigure(errors="surrogateescape")
+        sys.stdin.reconfigure(encoding="utf-8-sig", errors="surrogateescape")
     # A person at a terminal wants an answer after each line; a file is faster if many can be sorted by length.
     for lines in in_chunks(enumerate(sys.stdin, start=1), 1 if sys.stdin.isatty() else 500):
         readable = {}

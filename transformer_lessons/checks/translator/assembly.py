@@ -82,16 +82,17 @@ def from_notebooks(paths: Sequence[str | Path], *, fill: bool, output: str | Pat
         print(f"{checks.task(task).public_name:30} {describe_origin(found.get(task), fill)}")
     wrong = ", ".join(checks.task(task).public_name for task, part in found.items() if part.problem)
     if wrong and not fill:
-        or_fill = "use the package's (--fill, fill=True)"
-        raise ValueError(f"parts: expected right ones; repair {wrong} or {or_fill}")
+        raise ValueError(f"parts: expected right ones; repair {wrong} or use ours (--fill, fill=True)")
+    if (Path(output) / "metrics.jsonl").exists():
+        raise ValueError(f"output: {output} holds a run of `lessons train`; name another folder")
+    Path(output).mkdir(parents=True, exist_ok=True)  # where that fails, it should before training
     own = {task: part for task, part in found.items() if not part.problem}
     source, target = number_words.vocabularies()
     config = TransformerConfig(len(source), len(target), **NumberWords.sizes)
     pairs = number_words.pairs(number_words.training_numbers(SETTINGS.training_pairs, SETTINGS.seed))
     with assembled(own, config) as model:
         losses = train(model, pairs, "yours")
-        decoders = {name: own[name].own for name in ("greedy", "beam") if name in own}
-        decoded = {name: reading.decoded_words(name, one, model) for name, one in decoders.items()}
+        decoded = {n: reading.decoded_words(n, own[n].own, model) for n in ("greedy", "beam") if n in own}
     saved = Transformer(config)
     saved.load_state_dict(model.state_dict())
     with assembled({}, config) as reference:
@@ -118,6 +119,5 @@ def describe_origin(part: Part | None, fill: bool) -> str:
 def compare(own: Sequence[float], package: Sequence[float]) -> None:
     """Print the losses of two runs with the same start and batches; right parts agree up to rounding."""
     print(f"\n{'step':>6} {'your loss':>12} {'the package’s':>16}")
-    for step in PRINTED:
-        if step <= len(own):
-            print(f"{step:6} {own[step - 1]:12.4f} {package[step - 1]:16.4f}")
+    for step in (step for step in PRINTED if step <= len(own)):
+        print(f"{step:6} {own[step - 1]:12.4f} {package[step - 1]:16.4f}")
