@@ -89,7 +89,12 @@ def test_training_evaluation_and_translation_with_own_files(folder, lessons, mon
     words = [lessons("translate", "--model", run, *how, english(7))[1] for how in ways]
     assert words[0] == words[1]
     assert all(len(word.splitlines()) == 1 for word in words)
-    assert lessons("translate", "--model", run, " ")[2].endswith("text: expected a sentence, got nothing\n")
+    for text, complaint in ((" ", "a sentence, got nothing"), ("\udcff", "UTF-8, got '\\udcff'")):
+        assert lessons("translate", "--model", run, text)[2].endswith(f"text: expected {complaint}\n")
+    (folder / "run/tokenizer.json").rename(folder / "run/elsewhere")
+    missing = f"train: model: expected a folder with tokenizer.json, got '{run}'\n"
+    assert lessons("train", "--resume", "--output", run)[2].endswith(missing)
+    (folder / "run/elsewhere").rename(folder / "run/tokenizer.json")
     write(folder / "a.de", ["etwas"] * 300)  # other pairs would be held out
     assert lessons("evaluate", "--model", run)[2].endswith("a.de have changed since the run began\n")
     assert lessons("translate", "--model", run, english(7))[1] == words[0]
@@ -103,7 +108,8 @@ def test_a_run_on_own_files_is_resumed_and_evaluated_on_other_files(folder, less
         code, _, error = lessons("train", *OWN, *two)
     assert code == 130
     assert error.endswith("stopped after step 0; to continue: lessons train --resume --task text\n")
-    code, out, _ = lessons("train", "--resume", "--task", "text")
+    (folder / "runs/text/checkpoint.pt").unlink()  # as if it was killed before
+    code, out, _ = lessons("train", "--resume-or-start", "--output", "runs/text")
     assert code == 0
     assert out.endswith(" on 30 pairs of t.en and t.de, en-de\n")
     _, out, _ = lessons("evaluate", "--model", "runs/text")
@@ -138,6 +144,7 @@ EMPTY = ["", "x"]
         ("--source t.en --target t.de --test t.en a.de", "t.en: expected as many lines as in a.de, got 30"),
         ("--source t.en --target t.de --validation e.en e.de", "e.en: expected sentences, got none"),
         ("--source t.en --target t.de --vocab-size 258", "vocab_size: expected 259 or more, .*, got 258"),
+        ("--source one.en --target one.en", "source: expected more pairs than are held out, got 0"),
         ("--source long.en --target long.en", "pairs: expected some with at most 256 tokens per side, .*"),
         (
             "--task number-words --config no.json --source t.en",
@@ -150,6 +157,7 @@ EMPTY = ["", "x"]
 )
 @pytest.mark.usefixtures("no_shape_checks")
 def test_invalid_files_get_one_line_and_create_no_run(folder, lessons, given, complaint):
+    write(folder / "one.en", ["one"])  # which is held out
     for name, side in (("e.en", EMPTY), ("e.de", EMPTY[::-1]), ("long.en", ["1 2 " * 999, "3 4 " * 999])):
         write(folder / name, side)
     (folder / "latin.de").write_bytes(b"one\nz\xe4h\n")
@@ -161,6 +169,13 @@ def test_invalid_files_get_one_line_and_create_no_run(folder, lessons, given, co
     code, out, error = lessons("train", "--config", "small.json", "--output", "run", *given.split())
     assert (code, out) == (2, "")
     assert re.fullmatch(f"lessons train: {complaint}", error.splitlines()[-1].replace(f"{folder}/", ""))
+    assert not (folder / "run").exists()
+
+
+def test_a_missing_library_for_the_evaluation_is_missed_before_the_training(folder, lessons, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
+    code, _, error = lessons("train", *OWN, "--output", "run")
+    assert (code, 'pip install "transformer-lessons[text]"' in error) == (2, True)
     assert not (folder / "run").exists()
 
 
@@ -306,7 +321,7 @@ def test_many_sentences_are_translated_in_batches_of_like_lengths(monkeypatch):
 
 
 @pytest.mark.usefixtures("no_shape_checks")
-@pytest.mark.parametrize(("language", "tokenize"), [("de", "13a"), ("ja", "char")])
+@pytest.mark.parametrize(("language", "tokenize"), [("de", "13a"), ("jpn", "char"), ("zh_CN", "zh")])
 def test_bleu_is_sacrebleus(tmp_path, monkeypatch, language, tokenize):
     expected = [" ".join([f"Ein Hund Nummer {n} rennt durch den Schnee."] * n) for n in (3, 1, 4, 2, 5)]
     got, asked = [text.replace("Ein", "ein").replace("5", "6") for text in expected], []

@@ -56,8 +56,8 @@ def _lines(path: Path) -> Iterator[str]:
                 count += 1
                 yield line.decode("utf-8-sig").strip()  # there may be a byte order mark
     except UnicodeDecodeError as error:
-        got = f"the byte {error.object[error.start]:#04x}"
-        raise ValueError(f"{path}: expected UTF-8, got {got} in line {count}") from None
+        byte = error.object[error.start]
+        raise ValueError(f"{path}: expected UTF-8, got the byte {byte:#04x} in line {count}") from None
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise ValueError(f"{path}: expected a whole gzip file, got: {error}") from None
 
@@ -77,8 +77,7 @@ class Corpus:
     @cached_property
     def held_out(self) -> list[TextPair]:
         """The pairs for testing if there are no test files."""
-        count = sum(1 for _ in read_pairs(self.source, self.target))
-        every = max(20, math.ceil(count / 1_000))
+        every = max(20, math.ceil(sum(1 for _ in read_pairs(self.source, self.target)) / 1_000))
         return list(islice(read_pairs(self.source, self.target), 0, None, every))
 
     def training(self) -> Iterator[TextPair]:
@@ -137,9 +136,8 @@ class Corpus:
 def find_local(*names: str) -> Path:
     """The first of these files that exists in the user's own folder; FileNotFoundError if none does."""
     folder = Path(os.environ[DATA_VARIABLE]).expanduser()
-    for path in (folder / name for name in names):
-        if path.is_file():
-            return path
+    if found := [folder / name for name in names if (folder / name).is_file()]:
+        return found[0]
     raise FileNotFoundError(f"{DATA_VARIABLE}: expected a folder with {names[0]}, got {folder}")
 
 

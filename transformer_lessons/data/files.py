@@ -6,6 +6,8 @@ import os
 from contextlib import contextmanager
 from pathlib import Path
 
+from safetensors import SafetensorError
+
 
 @contextmanager
 def replacing(path: Path):
@@ -21,6 +23,10 @@ def replacing(path: Path):
             os.fsync(file.fileno())
         temporary.chmod(0o644)  # safetensors would let only the owner read the file
         temporary.replace(path)
+    except (RuntimeError, SafetensorError) as error:
+        if type(error) not in (RuntimeError, SafetensorError):  # but an error of torch's compiler
+            raise
+        raise OSError(f"{path}: could not be written; is the disk full? {brief(error)}") from None
     finally:
         temporary.unlink(missing_ok=True)
 

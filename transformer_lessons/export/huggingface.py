@@ -21,9 +21,9 @@ def save(directory: Path, model: Transformer, source: Tokeniser, target: Tokenis
     """Write model and tokeniser for ``from_pretrained``; a separate target tokeniser goes to ``target/``."""
     to_huggingface(model).save_pretrained(directory)
     (directory / "model.safetensors").chmod(0o644)  # which only its owner could read
-    tokeniser(source).save_pretrained(directory)
+    tokeniser(source, model.config.max_length).save_pretrained(directory)
     if target is not source:
-        tokeniser(target).save_pretrained(directory / "target")
+        tokeniser(target, model.config.max_length).save_pretrained(directory / "target")
 
 
 def to_huggingface(model: Transformer) -> nn.Module:
@@ -57,12 +57,12 @@ def to_marian(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return renamed(new, MARIAN)
 
 
-def tokeniser(ours: Tokeniser):
-    """A PreTrainedTokenizerFast with the same ids."""
+def tokeniser(ours: Tokeniser, most: int):
+    """A PreTrainedTokenizerFast with the same ids, which truncates to `most` on request."""
     transformers = library("transformers", extra="huggingface")
     special = {"pad_token": PAD, "bos_token": BOS, "eos_token": EOS, "split_special_tokens": True}
     it = ours.tokenizer if isinstance(ours, Subwords) else number_words_tokeniser(ours)
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=it, **special)
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=it, model_max_length=most, **special)
 
 
 def number_words_tokeniser(vocabulary: Vocabulary):

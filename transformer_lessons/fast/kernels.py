@@ -36,8 +36,7 @@ def fused_attention(
     # Kernels disagree on a query without any key (zeros, NaN, an average): let it see all keys, then zero it.
     mask = torch.atleast_2d(mask)
     blind = ~mask.any(-1, keepdim=True)
-    output = F.scaled_dot_product_attention(query, key, value, mask | blind)
-    return output.masked_fill(blind, 0.0), None
+    return F.scaled_dot_product_attention(query, key, value, mask | blind).masked_fill(blind, 0.0), None
 
 
 class FusedMultiHeadAttention(MultiHeadAttention):

@@ -321,8 +321,7 @@ def marian_pair() -> tuple[Transformer, nn.Module, Callable]:
     fixed = {**dict.fromkeys(places, sinusoidal(13, D_MODEL)), "final_logits_bias": torch.zeros(1, VOCAB)}
 
     def translate(state: dict) -> dict:
-        shared = {"model.shared.weight": state["output.weight"]}
-        return names.renamed(state, names.MARIAN) | shared | fixed
+        return names.renamed(state, names.MARIAN) | {"model.shared.weight": state["output.weight"]} | fixed
 
     return ours, theirs, translate
 

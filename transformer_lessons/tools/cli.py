@@ -47,6 +47,8 @@ class Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8")  # on Windows, pipes have another one
     chosen = make_parser().parse_args(arguments)
     try:
         code = chosen.run(chosen) or 0
@@ -161,12 +163,9 @@ def load_run(chosen: argparse.Namespace) -> tuple[Task, tuple]:
     """The task, and the model and tokenisers of the given run, the one trained here, or the package."""
     directory = find_run(chosen.model)
     parts = load_model(directory)
-    if not chosen.plain:
-        accelerate(parts[0])
-    if chosen.int8:
-        quantize(parts[0])
-    if chosen.compiled:
-        compile_decoding(parts[0])
+    changes = {accelerate: not chosen.plain, quantize: chosen.int8, compile_decoding: chosen.compiled}
+    for change in filter(changes.get, changes):
+        change(parts[0])
     return NumberWords() if directory is None else load_task(directory / "config.json"), parts
 
 

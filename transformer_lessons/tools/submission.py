@@ -48,8 +48,7 @@ def read(path: Path) -> tuple[list[dict], str]:
     known = {cell: name for name, one in assignments().items() for cell in one["cells"]}
     votes = Counter(known[name] for name in names if name in known)
     if not votes:
-        expected = f"one of {', '.join(assignments())}"
-        raise ValueError(f"file: expected {expected}, got a notebook with no cell of any of them")
+        raise ValueError(f"file: expected one of {', '.join(assignments())}, got a notebook of none of them")
     return cells, votes.most_common(1)[0][0]
 
 

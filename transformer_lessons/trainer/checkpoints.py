@@ -64,6 +64,7 @@ def load_tokenisers(directory: Path) -> tuple[Tokeniser, Tokeniser]:
         joint = Subwords.load(directory / TOKENISER)
         return joint, joint
     config = read_json(directory / "config.json")
+    expect("source_tokens" in config, "model", f"a folder with {TOKENISER}", str(directory))
     return Vocabulary(config["source_tokens"]), Vocabulary(config["target_tokens"])
 
 
@@ -81,8 +82,7 @@ def load_model(directory: Path | None = None) -> tuple[Transformer, Tokeniser, T
         load_weights(model, directory / "weights.safetensors")
         tokenisers = load_tokenisers(directory)
     except (KeyError, TypeError, RuntimeError, SafetensorError) as error:
-        fits = f"model: expected a config and weights that fit it, got {directory}"
-        raise ValueError(f"{fits}: {brief(error)}") from None
+        raise ValueError(f"model: expected files that fit, got {directory}: {brief(error)}") from None
     sizes, got = (model.config.source_vocab_size, model.config.target_vocab_size), (*map(len, tokenisers),)
     expect(got == sizes, f"{directory}: tokens", f"{sizes} of source and target, as in its config", got)
     return model.eval(), *tokenisers

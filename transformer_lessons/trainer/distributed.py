@@ -107,10 +107,8 @@ def full_state_dict(state: dict) -> dict:
     """A state dict with whole tensors; shards are gathered one tensor at a time, to the CPU of process 0."""
 
     def gathered(value):
-        if not hasattr(value, "full_tensor"):
-            return value
-        tensor = value.full_tensor()
-        return None if rank() else tensor.cpu()
+        whole = full_tensor(value) if isinstance(value, Tensor) else value
+        return whole if whole is value else None if rank() else whole.cpu()
 
     return tree_map(gathered, state)
 

@@ -42,8 +42,7 @@ def translate(
     most = model.config.max_length
     ids = [source.encode(sentence) for sentence in sentences]
     device, found = next(model.parameters()).device, {}
-    is_fast = any(type(part) in PLAIN for part in model.modules())  # as `fast.accelerate` makes it
-    chosen = fast_decoding if is_fast else decoding
+    chosen = fast_decoding if any(type(part) in PLAIN for part in model.modules()) else decoding
     search = chosen.greedy if beam_size == 1 else partial(chosen.beam, beam_size=beam_size)
     for numbers in in_chunks(sorted(range(len(ids)), key=lambda number: len(ids[number])), BATCH):
         src = pad([ids[number] for number in numbers], source.pad_id).to(device)

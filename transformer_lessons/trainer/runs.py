@@ -131,6 +131,8 @@ def settings_of(
     if chosen.resume_or_start:
         chosen.resume = distributed.any_of(can_resume, device)
         chosen.overwrite = not (directory / "record.json").exists()
+        if own.exists() and not (chosen.task or chosen.config):  # killed before its first checkpoint
+            named, chosen.config = load_task(own), own
     if own.exists() and not (chosen.resume or chosen.overwrite):
         ways = "--resume continues it, " if can_resume else ""
         raise ValueError(f"output: {directory} holds a run; {ways}--overwrite discards it")
@@ -172,11 +174,10 @@ def apply_settings(
 
 def versions(device: torch.device) -> dict[str, str]:
     """The versions and the device with which a number was measured."""
-    widest = torch.backends.cpu.get_cpu_capability()  # instructions, on which a processor's speed depends
-    processor = f"{device}, {CPU.get('cpu_name', platform.machine())}, {widest}"
+    name, widest = CPU.get("cpu_name", platform.machine()), torch.backends.cpu.get_cpu_capability()
     return {
         "transformer-lessons": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else processor,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu, {name}, {widest}",
     }

@@ -25,7 +25,7 @@ from transformer_lessons.trainer.evaluation import evaluate_number_words, report
 SMALLEST_VOCABULARY = Vocabulary.eos_id + 1 + 256
 FILES = {"source": 1, "target": 1, "validation": 2, "test": 2}  # how many files each
 # In languages without spaces between words, sacreBLEU must tokenise in another way.
-TOKENIZE = {"zh": "zh", "ja": "char", "ko": "char", "th": "char", "lo": "char", "km": "char", "my": "char"}
+TOKENIZE = {"zh": "zh", "cmn": "zh", **dict.fromkeys("ja jpn ko kor th tha lo km my".split(), "char")}
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,7 @@ class TextTask:
     def checked(self, *, resumed: bool) -> "TextTask":
         """The task with its files' fingerprint; ValueError or OSError if one is missing, bad or changed."""
         task = self if resumed else replace(self, trained_on=None)
+        library("sacrebleu", extra="text")  # to be missed now, and not after the training
         for name in ("source", "target"):
             if not (task.find_files or getattr(task, name)):
                 raise ValueError(f"{name}: expected a file with one sentence per line, got none")
@@ -168,7 +169,7 @@ class TextTask:
         """The text without spaces around it; ValueError if nothing is left."""
         if not text.strip():
             raise ValueError("text: expected a sentence, got nothing")
-        text.encode()  # also a ValueError, for bytes that are not UTF-8
+        expect(text.encode(errors="replace").decode() == text, "text", "UTF-8", text)
         return text.strip()
 
     def write(self, sentence: str) -> str:
@@ -193,7 +194,8 @@ class TextTask:
         options = {"beam_size": beam_size, "extra_tokens": self.extra_tokens}
         got, scores = translate(model, source, target, texts, **options), {}
         for case in ("", "_lowercase"):
-            metric = sacrebleu.BLEU(lowercase=bool(case), tokenize=TOKENIZE.get(languages[1], "13a"))
+            code = languages[1].lower().replace("-", "_").partition("_")[0]  # zh for zh_CN
+            metric = sacrebleu.BLEU(lowercase=bool(case), tokenize=TOKENIZE.get(code, "13a"))
             scores[f"bleu{case}"] = metric.corpus_score(got, [references]).score
             scores[f"signature{case}"] = str(metric.get_signature())
         examples = [{"source": s, "expected": t, "got": g} for (s, t), g in zip(short[:5], got, strict=False)]
@@ -258,6 +260,7 @@ def load_task(config: Path) -> Task:
 
 def batches(pairs: EncodedPairs, max_length: int, config: TrainingConfig) -> Batches:
     """The training set in batches, as the settings say; pairs that are too long are counted and left out."""
+    expect(len(pairs) > 0, "source", "more pairs than are held out", 0)
     fits = (pairs.sizes + np.array([0, 1]) <= max_length).all(1)  # a target gets one special token more
     report_too_long(int((~fits).sum()), len(pairs), max_length)
     pairs = pairs.select(fits)

@@ -265,8 +265,7 @@ class Trainer:
             torch.set_rng_state(found["cpu_random_state"])
             torch.cuda.set_rng_state_all(found["cuda_random_states"][: torch.cuda.device_count()])  # or fewer
         except Exception as error:  # torch raises all kinds for what is not a checkpoint
-            expected = "resume: expected a checkpoint of this model"
-            raise ValueError(f"{expected}, got {path}: {brief(error)}") from None
+            raise ValueError(f"resume: expected a checkpoint that fits, got {path}: {brief(error)}") from None
 
 
 @contextmanager
