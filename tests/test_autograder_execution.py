@@ -229,7 +229,7 @@ ENDS = {
     "an assertion": ("assert 1 > 2, 'one is less'", "error", 0, "AssertionError: one is less"),
     "another error": ("{}['secret 4711']", "error", 0, "The test stopped with KeyError."),
     "a name that is missing": ("undefined", "error", 0, "NameError: name 'undefined' is not defined"),
-    "the learner's error": ("fails()", "error", 0, "LearnerError: OddError: odd"),
+    "the learner's error": ("fails('odd')", "error", 0, "LearnerError: OddError: odd"),
     "too many points": ("5", "error", 0, "The test stopped with ValueError."),
     "fewer than none": ("-1", "error", 0, "The test stopped with ValueError."),
     "no number": ("float('nan')", "error", 0, "The test stopped with ValueError."),
@@ -240,50 +240,38 @@ ENDS = {
     "an attribute's value": ("thing().right", "error", 0, "The test stopped with ValueError."),
     "an attribute as a condition": ("bool(thing().right)", "error", 0, "The test stopped with TypeError."),
     "the learner's loop": ("loops()", "error", 0, "LearnerError: TimeLimitError: this took too long"),
-    "after all that": ("right()", "done", 4, ""),
+    "an error that gives all points": ("try: fails(1)\nexcept Exception: pass", "done", 4, ""),
 }
+# What a test calls and then catches whatever is raised, and what the student is told.
+CAUGHT = {
+    "errors": ("fails(1) or fails(2)", "fails: OddError: 1"),
+    "a class's error": ("Odd()", "Odd: ValueError: odd"),
+    "what cannot be sent": ("opaque()", "opaque: no test can use what this returns, an object"),
+    "a missing name": ("undefined()", "NameError: name 'undefined' is not defined"),
+    "a loop": ("loops()", "loops: TimeLimitError: this took too long"),
+    "an end": ("ends()", f"Your code ended the test: {GONE}."),
+    "nothing": ("float(right())", ""),
+}
+for name, (call, said) in CAUGHT.items():
+    ENDS[f"{name}, caught"] = (f"try: {call}\nexcept Exception: pass\n1", "done", 1, said)
+# What a person is told.
+LOST = {"the learner's end": GONE, "an end, caught": GONE, "a loop, caught": CAUGHT["a loop"][1]}
 
 
 def test_how_tests_end():
     learner = (
-        "import os\nclass OddError(Exception): pass\ndef fails(): raise OddError('odd')\n"
+        "import os\nclass OddError(Exception): pass\ndef fails(what): raise OddError(what)\n"
         "def ends(): os._exit(0)\ndef loops():\n    while True: pass\ndef right(): return 4\n"
-        "class thing: right = False"
+        "class thing: right = False\ndef opaque(): return [1, object()]\n"
+        "class Odd:\n    def __init__(self): raise ValueError('odd')"
     )
     tests = (("test", source, 4) for source, *_ in ENDS.values())
     _, *outcomes = run(learner, *tests, limits=IMPATIENT)
-    for (name, (_, status, earned, message)), outcome in zip(ENDS.items(), outcomes, strict=True):
+    for (name, (_, *expected, message)), outcome in zip(ENDS.items(), outcomes, strict=True):
         result = outcome["result"]
-        assert (result["status"], result["earned"]) == (status, earned), name
-        assert result["messages"] == [message] * bool(message), name
+        assert [result["status"], result["earned"]] == expected, name
+        assert (result["messages"], outcome["lost"]) == ([message] * bool(message), LOST.get(name, "")), name
         assert all(output.get("name") != "stderr" for output in outcome["outputs"]), name
-
-
-# What a test calls and then catches whatever is raised, what the student is told, and what a person is.
-CAUGHT = {
-    "an error": ("fails(1) or fails(2)", "fails: ValueError: 1", ""),
-    "a class's error": ("Odd()", "Odd: ValueError: odd", ""),
-    "what cannot be sent": ("opaque()", "opaque: no test can use what this returns, an object", ""),
-    "a name that is missing": ("undefined()", "NameError: name 'undefined' is not defined", ""),
-    "a loop": ("loops()", *["loops: TimeLimitError: this took too long"] * 2),
-    "the end": ("ends()", f"Your code ended the test: {GONE}.", GONE),
-    "nothing": ("float(right())", "", ""),
-}
-
-
-def test_what_a_test_catches_is_told_unless_it_gives_all_points():
-    learner = (
-        "import os\ndef fails(x): raise ValueError(x)\ndef ends(): os._exit(0)\ndef right(): return 4\n"
-        "def opaque(): return [1, object()]\ndef loops():\n    while True: pass\n"
-        "class Odd:\n    def __init__(self): raise ValueError('odd')"
-    )
-    tests = [("test", f"try: {call}\nexcept Exception: pass\n1", 2) for call, *_ in CAUGHT.values()]
-    _, *outcomes, full = run(learner, *tests, ("test", tests[0][1], 1), limits=IMPATIENT)
-    for (name, (_, message, lost)), outcome in zip(CAUGHT.items(), outcomes, strict=True):
-        result = outcome["result"]
-        told = (result["earned"], result["messages"], outcome["lost"])
-        assert told == (1, [message] * bool(message), lost), name
-    assert full["result"]["messages"] == []
 
 
 def test_what_the_checks_said_is_kept_by_requirement():
