@@ -136,13 +136,6 @@ def test_code_that_takes_minutes_to_colour_is_shown_without_colours():
 # ---- Pictures
 
 
-def test_a_picture_is_redrawn():
-    data = base64_of(encoded(Image.new("RGB", (13, 7), "red"), "jpeg"))
-    found = Image.open(io.BytesIO(base64.b64decode(re_encode("image/jpeg", data)["image/png"])))
-    assert (found.format, found.size) == ("PNG", (13, 7))
-    assert max(abs(a - b) for a, b in zip(found.getpixel((5, 5)), (255, 0, 0), strict=True)) < 3
-
-
 def test_only_the_pixels_of_a_picture_are_kept():
     """Without the HTML appended to the PNG, its text chunks, and transparency."""
     texts = PngImagePlugin.PngInfo()
