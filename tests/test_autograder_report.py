@@ -45,11 +45,6 @@ def wrong(cell: str, *mistakes: str) -> CellResult:
     return CellResult(cell, 0.0, 1.0, mistakes=mistakes)
 
 
-def a_class(*points: float) -> list[Mark]:
-    """One mark per student, from the points for a cell that is worth four."""
-    return [mark(f"s{n}", {FIRST: one}) for n, one in enumerate(points)]
-
-
 def question(name: str, found):
     """The question of a cell."""
     return next(one for one in found["questions"] if one["cell"] == name)
@@ -59,7 +54,7 @@ def question(name: str, found):
 
 
 def test_scores_and_statistics_of_a_question():
-    found = numbers(NAME, a_class(4, 4, 1, 0), [])
+    found = numbers(NAME, [mark(f"s{n}", {FIRST: one}) for n, one in enumerate((4, 4, 1, 0))], [])
     first = question(FIRST, found)
     # The mean is 9/4, so the variance is ((7/4)² + (7/4)² + (5/4)² + (9/4)²) / 4 = 51/16.
     assert (first["worth"], first["marked"], first["mean"]) == (4.0, 4, 2.25)
@@ -246,10 +241,9 @@ def test_repairs_and_submissions_without_isolation_are_listed():
 STRANGE = (
     "</td></title></style><script>alert(1)</script><img src=x onerror=alert(1)> &amp; \"' \u202e\x00\x1b[31m"
 )
-HARMLESS = "Anne"
 
 
-def full(text: str = HARMLESS, students: int = 3):
+def full(text: str = "Anne", students: int = 3):
     """A class that fills every part of the page, with this text wherever the page shows one."""
     told = {"first_name": text, "last_name": text}
     marks = [mark(f"{text}{n}", {text: 1, WORDS: WAITS, FIRST: n % 5}, 0.5, **told) for n in range(students)]
@@ -304,7 +298,7 @@ def test_only_exact_zero_and_one_are_shown_as_0_and_100_percent():
 
 def test_labels_of_numbers_fit_the_rounded_numbers():
     labels = {-0.004: "0.00 low", -0.006: "−0.01 negative", 0.1949: "0.19 low", 0.1951: "0.20", None: "–"}
-    found = numbers(NAME, a_class(4), [])
+    found = numbers(NAME, [mark("a", {FIRST: 4})], [])
     found["questions"] = [found["questions"][0] | {"discrimination": value} for value in labels]
     cells = re.findall("<td class=.right.>(.*?)</td>", page(found), re.DOTALL)
     assert [text for text in map(shown, cells) if text in labels.values()] == [*labels.values()]
