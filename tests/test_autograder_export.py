@@ -33,7 +33,7 @@ def rows_of(exported: Exported, delimiter: str = ",") -> list[list[str]]:
 
 def marks_of(marks: Iterable[Mark], **options) -> tuple[dict[str, str], tuple[str, ...]]:
     """The marks that Canvas would import for its exercise 3, by id, and the notes for a person."""
-    exported = canvas(*marks, columns={ASSIGNMENT: ATTENTION}, **options)
+    exported = filled(CANVAS, *marks, columns={ASSIGNMENT: ATTENTION}, **options)
     return {who: of[ATTENTION] for who, of in read_as_canvas(exported).items()}, exported.notes
 
 
@@ -50,12 +50,8 @@ def graded(*marks: Mark) -> dict[str, list[Mark]]:
     return {ASSIGNMENT: list(marks)}
 
 
-def canvas(*marks: Mark, **options) -> Exported:
-    return csv_text(graded(*marks), CANVAS, **options)
-
-
-def moodle(*marks: Mark, **options) -> Exported:
-    return csv_text(graded(*marks), MOODLE, **options)
+def filled(template: str, *marks: Mark, **options) -> Exported:
+    return csv_text(graded(*marks), template, **options)
 
 
 # The plain table
@@ -107,7 +103,7 @@ def test_several_assignments_stand_side_by_side():
 
 def test_canvas_gets_back_what_it_needs_and_no_other_column():
     on_roster = mark("ada", None, email="ada@uni.example")  # who handed in under another id
-    exported = canvas(on_roster, mark("exampleada_101"))
+    exported = filled(CANVAS, on_roster, mark("exampleada_101"))
     assert (exported.unmatched, exported.data[:1]) == ((), b"S"), "Canvas expects no byte order mark"
     before, after = list(csv.reader(io.StringIO(CANVAS))), rows_of(exported)
     kept = [0, 1, 2, 3, 4, 7]
@@ -120,11 +116,11 @@ def test_canvas_export_lists_unmatched_students():
     """Nobody's row, a name or a number alone, two rows for one student, and two students for one row."""
     nobody, namesake = mark("nobody"), mark("smith_101", first_name="Ada", last_name="Example")
     two, one, other = mark("exampleada_101", email="zoe"), mark("voorbeeldjan_106"), mark("jan")
-    exported = canvas(nobody, namesake, two, one, other)
+    exported = filled(CANVAS, nobody, namesake, two, one, other)
     assert exported.unmatched == ("nobody", "smith_101", "exampleada_101", "voorbeeldjan_106", "jan")
     assert "exampleada_101: rows 4 and 5 match, by number" in exported.notes[-2]
     assert "voorbeeldjan_106 and jan match the same row, 9;" in exported.notes[-1]
-    assert rows_of(exported) == rows_of(canvas(nobody))
+    assert rows_of(exported) == rows_of(filled(CANVAS, nobody))
 
 
 def test_canvas_keeps_excused_students_and_notes_replaced_marks():
@@ -172,7 +168,7 @@ def test_canvas_takes_several_assignments_at_once():
 
 
 def test_moodle_gets_a_mark_by_the_number_of_the_participant_or_an_address():
-    exported = moodle(mark("Gruppe 1-Ada Example_501", 7.5), mark("x", 8.0, email="MM4@uni.example"))
+    exported = filled(MOODLE, mark("Gruppe 1-Ada Example_501", 7.5), mark("x", 8.0, email="MM4@uni.example"))
     assert exported.unmatched == ()
     assert exported.data.startswith(BOM.encode()), "Excel needs a byte order mark; Moodle removes it"
     before, after = list(csv.reader(io.StringIO(MOODLE, newline=""))), rows_of(exported)
@@ -181,14 +177,15 @@ def test_moodle_gets_a_mark_by_the_number_of_the_participant_or_an_address():
 
 
 def test_moodle_export_notes_marks_that_moodle_would_skip():
-    exported = moodle(mark("Ada Example_501", 11.0), mark("Lia Esempio_505", 8.0), mark("Max Muster_504"))
+    above, locked = mark("Ada Example_501", 11.0), mark("Lia Esempio_505", 8.0)
+    exported = filled(MOODLE, above, locked, mark("Max Muster_504"))
     assert [row[4] for row in rows_of(exported)] == ["Grade", "11", "3.50", "", "7.5", ""]
     assert exported.notes == (
         f"{ASSIGNMENT}: Moodle will skip marks above its maximum, those of Ada Example_501.",
         f"{ASSIGNMENT}: Lia Esempio_505 keeps the mark in Moodle, which cannot be changed there.",
     )
-    assert moodle(mark("Ada Example_501", 10.0)).notes == ()
-    [note] = moodle(mark("Ada Example_501", worth=12.5)).notes
+    assert filled(MOODLE, mark("Ada Example_501", 10.0)).notes == ()
+    [note] = filled(MOODLE, mark("Ada Example_501", worth=12.5)).notes
     assert "worth 12.5 here, but 10 in Moodle" in note
 
 
