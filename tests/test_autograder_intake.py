@@ -298,40 +298,27 @@ def test_students_folders_are_found_whatever_is_around_and_in_them(folder, paths
     assert students(taken(root)) == paths
 
 
-def test_what_comes_with_a_clone_of_the_course_is_nobodys_answer(folder):
-    root = folder(
-        {
-            **{f"{name}/{DEEP}": answered() for name in ("ann", "bob")},
-            f"ann/{DEEP.replace('release', 'source')}": answered(answer="master = 1"),
-            f"ann/{DEEP.replace(PS01, PS02)}": TEXTS[PS02],
-            "ann/README.md": "x",
-            f"cem/{DEEP}": TEXTS[PS01],
-        }
-    )
-    found = taken(root)
-    assert students(found) == {f"ann/{DEEP}": "ann", f"bob/{DEEP}": "bob", f"cem/{DEEP}": None}
+def test_what_is_beside_an_answer_is_left_out_unless_it_may_be_the_answer(folder):
+    """As are a README, and what comes with a clone of the course.
+
+    Beside a blank notebook, any file may be the answer; beside an answered one, what is named like a notebook.
+    """
+    cases = {  # the text, and whose it is: None if it is put aside, "" if it is left out
+        f"ann/{DEEP}": (answered(), "ann"),
+        f"ann/{DEEP.replace('release', 'source')}": (answered(answer="master = 1"), ""),
+        f"ann/{DEEP.replace(PS01, PS02)}": (TEXTS[PS02], ""),
+        "ann/README.md": ("x", ""),
+        f"cem/{DEEP}": (TEXTS[PS01], None),
+        f"dan/{PS01}.ipynb": (TEXTS[PS01], "dan"),
+        "dan/solution.py": ("x = 1", None),
+        f"eve/{PS01}.ipynb": (answered(), "eve"),
+        "eve/notes.md": ("x", ""),
+        "eve/homework2.ipynb.txt": (answered(PS02)[:5_000], None),
+        f"eve/{PS01}.ipynb.crdownload": (answered()[:5_000], None),
+    }
+    found = taken(folder({path: text for path, (text, _) in cases.items()}))
+    assert students(found) == {path: who for path, (_, who) in cases.items() if who != ""}
     assert (found[f"cem/{DEEP}"].student, found[f"cem/{DEEP}"].reason) == ("cem", intake.OF_COURSE)
-
-
-def test_what_may_be_the_answer_is_not_left_out_as_being_beside_one(folder):
-    """Beside a blank notebook, any file may be; beside an answered one, what is named like a notebook."""
-    root = folder(
-        {
-            f"ann/{PS01}.ipynb": TEXTS[PS01],
-            "ann/solution.py": "x = 1",
-            f"bob/{PS01}.ipynb": answered(),
-            "bob/notes.md": "x",
-            "bob/homework2.ipynb.txt": answered(PS02)[:5_000],
-            f"bob/{PS01}.ipynb.crdownload": answered()[:5_000],
-        }
-    )
-    found = students(taken(root))
-    assert [path for path, student in found.items() if not student] == [
-        "ann/solution.py",
-        "bob/homework2.ipynb.txt",
-        f"bob/{PS01}.ipynb.crdownload",
-    ]
-    assert {student for student in found.values() if student} == {"ann", "bob"}
 
 
 # ---- Several notebooks
@@ -395,17 +382,16 @@ def test_the_assignment_is_known_by_its_cells_or_texts(folder):
 
 
 @pytest.mark.parametrize(
-    ("of_ps01", "of_ps04", "said", "assignment"),
-    [(2, 1, (), PS01), (3, 2, (), None), (3, 2, (PS04,), PS04), (1, 4, (), PS04)],
+    ("of_ps01", "of_ps04", "said", "expected"),
+    [(2, 1, (), (PS01, [])), (3, 2, (), None), (3, 2, (PS04,), (PS04, [PS01])), (1, 4, (), (PS04, []))],
 )
-def test_how_much_of_another_assignment_there_may_be(of_ps01, of_ps04, said, assignment):
+def test_how_much_of_another_assignment_there_may_be(of_ps01, of_ps04, said, expected):
     """Answers are identified by their ids alone, not by their texts; copies of a cell count once."""
     cells = [Cell(1, "code", "", ids=(f"ps01-{number}-answer",)) for number in (1, 3, 4)[:of_ps01]]
     marks = [{"grade_id": f"ps04-{number}-answer"} for number in (1, 3, 4, 5)[:of_ps04]]
     cells += [Cell(1, "code", "", marks=mark) for mark in marks]
-    if assignment:
-        others = [PS01] if of_ps01 > 1 and assignment == PS04 else []
-        assert CATALOGUE.assignment_of(cells + cells[:1] * 9, said) == (assignment, others)
+    if expected:
+        assert CATALOGUE.assignment_of(cells + cells[:1] * 9, said) == expected
     else:
         with pytest.raises(CannotBeGraded, match=f"contains cells of {PS01} and {PS04}. Hand in one"):
             CATALOGUE.assignment_of(cells, said)
