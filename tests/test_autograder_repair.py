@@ -3,6 +3,7 @@
 import copy
 import json
 import re
+from functools import partial
 from pathlib import Path
 
 import nbformat
@@ -45,17 +46,12 @@ def saved_by_colab(notebook: dict) -> dict:
     return {**notebook, "nbformat_minor": 0}
 
 
-def without_metadata(notebook: dict) -> dict:
+def saved_by_vs_code(notebook: dict, names: tuple = ("id",)) -> dict:
+    """Without the grader's metadata, and without ids or what else has these names."""
     for cell in notebook["cells"]:
-        cell["metadata"] = {}
-    return notebook
-
-
-def saved_by_vs_code(notebook: dict) -> dict:
-    """Without ids and without the grader's metadata."""
-    for cell in notebook["cells"]:
-        del cell["id"]
         cell["metadata"] = {"vscode": {"languageId": "python"}}
+        for name in names:
+            del cell[name]
     return notebook
 
 
@@ -114,7 +110,7 @@ def test_what_colab_and_other_programs_change_is_repaired(released):
     for program, said, number in (
         (dict, [], 0),
         (saved_by_colab, [], 0),
-        (without_metadata, [lost.format(len(marks))], 1),
+        (partial(saved_by_vs_code, names=()), [lost.format(len(marks))], 1),
         (saved_by_vs_code, [lost.format(locked)], 1 + answers),
     ):
         notebook = program(handed_in(released))
@@ -325,7 +321,6 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=5,
 )
-IDS = [cell.id for cell in PS01.cells]
 
 
 @st.composite
@@ -352,7 +347,7 @@ def spoil(data, notebook: dict) -> None:
     elif kind == "move":
         cells.insert(data.draw(numbers), cells.pop(data.draw(numbers)))
     elif kind == "rename":
-        name = data.draw(st.sampled_from(IDS) | st.text(max_size=5))
+        name = data.draw(st.sampled_from([cell.id for cell in PS01.cells]) | st.text(max_size=5))
         cell["metadata"] = {"nbgrader": {"grade_id": name, "grade": True, "points": 9, "solution": False}}
     elif kind == "strip":
         cell.pop("id", None)
