@@ -21,7 +21,6 @@ GUIDE, MORE = (
     (release.HERE.parent / "book" / f"{name}.md").read_text(encoding="utf-8")
     for name in ("instructors", "instructors_more")
 )
-MASTERS = release.masters()
 
 
 def line_of(student: str, said: str) -> str:
@@ -108,7 +107,7 @@ QUICK = {
 @pytest.mark.nbgrader
 @pytest.mark.parametrize(
     ("assignment", "slip"),
-    [*QUICK.items(), *(pytest.param(m.parent.name, "", marks=pytest.mark.full) for m in MASTERS)],
+    [*QUICK.items(), *(pytest.param(m.parent.name, "", marks=pytest.mark.full) for m in release.masters())],
 )
 def test_a_slip_costs_what_the_guide_says_and_nothing_in_a_later_task(assignment, slip, tmp_path):
     slips = [one for one in typical_mistakes() if slip in one[1]]
