@@ -31,11 +31,6 @@ def students(course: Path) -> dict[str, tuple]:
         return {one.id: (one.first_name, one.last_name, one.email, one.lms_user_id) for one in book.students}
 
 
-@pytest.fixture
-def course(tmp_path) -> Course:
-    return Course(tmp_path / "course")
-
-
 # ---- Reading
 
 
@@ -86,7 +81,6 @@ def test_what_is_no_roster_is_refused(tmp_path, text, said):
     [
         (f"Eve_9_assignsubmission_file_/{MASKS}.ipynb", "Eve_9", "The number 9 is"),
         (f"eve__{MASKS}.ipynb", "eve", "“eve” is"),
-        (f"eve/{MASKS}/{MASKS}.ipynb", "eve", "“eve” is"),
         (f"Ada@Uni.example/{MASKS}.ipynb", ADA, ""),
         (f"anon_501_77_{MASKS}.ipynb", "anon_501", ""),
         (f"ada@uni.example/exercise 2/{MASKS}.ipynb", ADA, ""),
@@ -104,8 +98,9 @@ def test_student_missing_from_the_roster_stays_with_a_note(path, student, said):
 
 
 @pytest.mark.nbgrader
-def test_one_student_has_one_id_in_all_assignments(tmp_path, course):
+def test_one_student_has_one_id_in_all_assignments(tmp_path):
     """Moodle's numbers differ from one assignment to the next."""
+    course = Course(tmp_path / "course")
     for name, numbers in {MASKS: {"Ada": 501, "Zoe": 502}, ATTENTION: {"Ada": 611, "Zoe": 612}}.items():
         rows = [COLUMNS]
         for who, number in (numbers | {"Eve": 613}).items():
@@ -127,8 +122,8 @@ def test_one_student_has_one_id_in_all_assignments(tmp_path, course):
 
 
 @pytest.mark.nbgrader
-def test_enrolling_refuses_a_second_id_and_changes_nothing(course):
-    course.folder.mkdir()
+def test_enrolling_refuses_a_second_id_and_changes_nothing(tmp_path):
+    course = Course(tmp_path)
     enrol(course, [Enrolled("501", ADA, email=ADA)])
     before = students(course.folder)
     with pytest.raises(ValueError, match=f"{ADA}, now zoe"):
@@ -141,7 +136,8 @@ def test_enrolling_refuses_a_second_id_and_changes_nothing(course):
 
 
 @pytest.mark.nbgrader
-def test_who_handed_in_before_being_enrolled_keeps_that_id(course):
+def test_who_handed_in_before_being_enrolled_keeps_that_id(tmp_path):
+    course = Course(tmp_path)
     taken_in = course.received("Zoë_502", MASKS)
     taken_in.parent.mkdir(parents=True)
     taken_in.write_text("{}")
