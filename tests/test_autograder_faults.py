@@ -203,10 +203,13 @@ def test_only_the_job_that_kills_workers_is_given_up(undisturbed, tmp_path):
 # ---- A cluster
 
 
-def test_cluster_grades_a_batch_and_a_lost_cluster_stops_it(undisturbed, tmp_path, monkeypatch):
+def test_cluster_grades_a_batch_and_a_lost_or_unreachable_one_stops_it(undisturbed, tmp_path, monkeypatch):
     """The cluster runs in threads of this process, where stored results are used: processes start slowly."""
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr(pool, "CONNECT", 1.0)
+    monkeypatch.setattr(pool, "CONNECT", 0.5)
+    for address in "tcp://127.0.0.1:1", "nonsense":
+        with pytest.raises(ValueError, match=f"--scheduler: no answer from {address}"):
+            pool.DaskPool(address)
     threads = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
     with distributed.LocalCluster(**threads) as made:
         dask = pool.DaskPool(made.scheduler_address)
@@ -226,14 +229,6 @@ def test_job_dropped_by_the_cluster_stops_the_batch(monkeypatch):
     monkeypatch.setattr(pool.InProcessPool, "submit", lambda *_: dropped)
     with pytest.raises(OSError, match="the cluster has dropped a job that it was given"):
         next(pool.run_jobs(pool.InProcessPool(), iter(["a job"])))
-
-
-def test_unreachable_scheduler_is_reported(monkeypatch):
-    pytest.importorskip("distributed")
-    monkeypatch.setattr(pool, "CONNECT", 0.5)
-    for address in "tcp://127.0.0.1:1", "nonsense":
-        with pytest.raises(ValueError, match=f"--scheduler: no answer from {address}"):
-            pool.DaskPool(address)
 
 
 # ---- The command
