@@ -43,13 +43,6 @@ def around(notebook: nbformat.NotebookNode, name: str, above: str, below: str) -
     return notebook
 
 
-def without_a_test() -> nbformat.NotebookNode:
-    """A submission with one right answer, a test deleted, and a written answer below its own cell."""
-    notebook = with_answers({"ps01-2-answer": SOLVED["ps01-2-answer"]})
-    notebook.cells = [cell for cell in notebook.cells if cell.id != "ps01-4-repaired-test"]
-    return around(notebook, WRITTEN, "x = 1", "# It stays as large.")
-
-
 def page_of(course: Path, student: str) -> str:
     return Course(course).page(student, NAME).read_text(encoding="utf-8")
 
@@ -59,7 +52,10 @@ def graded(tmp_path_factory):
     """The summary of a graded batch, its folder, and the keys of what was run for it."""
     source, course = tmp_path_factory.mktemp("in"), tmp_path_factory.mktemp("course") / "new"
     code, words = (around(with_answers(), WRITTEN, " ", text) for text in ("print(8)", "It stays as large."))
-    hand_in(source, ann=with_answers(SOLVED), bob=code, carl=without_a_test(), dora=words, emil=words)
+    # One right answer, a test deleted, and a written answer below its own cell.
+    carl = around(with_answers({"ps01-2-answer": SOLVED["ps01-2-answer"]}), WRITTEN, "x = 1", "# It stays.")
+    carl.cells = [cell for cell in carl.cells if cell.id != "ps01-4-repaired-test"]
+    hand_in(source, ann=with_answers(SOLVED), bob=code, carl=carl, dora=words, emil=words)
     run, ran = pool.run, []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pool, "run", lambda job: ran.append(job.key) or run(job))
