@@ -112,11 +112,10 @@ def surroundings() -> Iterator[Surroundings]:
     with tempfile.TemporaryDirectory(prefix="course-") as folder, ExitStack() as stack:
         made = Surroundings(Path(folder))
         made.folder.chmod(0o777)
-        files = {"gradebook": "gradebook.db", "other": "other.ipynb", "config": "nbgrader_config.py"}
-        for name, file in {**files, "master": "master.ipynb"}.items():
+        for file in ("gradebook.db", "other.ipynb", "config.py", "master.ipynb"):
+            name, path = file.partition(".")[0], made.folder / file
             made.tokens[name] = f"canary-{name}-{secrets.token_hex(16)}"
-            path, more = made.folder / file, MASTER.read_text(encoding="utf-8") if name == "master" else ""
-            path.write_text(f"{made.tokens[name]}\n{more}", encoding="utf-8")
+            path.write_text(f"{made.tokens[name]}\n{MASTER.read_text(encoding='utf-8')}", encoding="utf-8")
             path.chmod(0o666)
             made.places[name] = str(path)
         unix, abstract = f"{folder}/socket", f"canary-{secrets.token_hex(8)}"
@@ -161,12 +160,10 @@ class Bench:
     def graded(self, attacks: tuple[Attack, ...]) -> Graded:
         """The results of these attacks; a shared submission is graded once."""
         key = tuple(id(attack) for attack in attacks)
-        if key not in self._graded or len(attacks) == 1:
-            self._graded[key] = self._grade(cells_of(attacks, self.around.places))
-        return self._graded[key]
-
-    def _grade(self, submitted: list[Cell]) -> Graded:
-        found, started, last = Graded(), forker(), time.monotonic()
+        if key in self._graded and len(attacks) > 1:
+            return self._graded[key]
+        found = self._graded[key] = Graded()
+        submitted, started, last = cells_of(attacks, self.around.places), forker(), time.monotonic()
         for outcome in self.worker.grade(submitted, LIMITS):
             found.slowest = max(found.slowest, time.monotonic() - last)
             found.memory, last = max(found.memory, most_memory(started)), time.monotonic()
@@ -253,15 +250,8 @@ def test_nothing_outside_was_touched(bench):
         with pytest.raises(BlockingIOError):  # nobody has connected to it
             listener.accept()
     assert not [one.pid for one in psutil.process_iter(["cmdline"]) if LINGERS in (one.info["cmdline"] or ())]
-    places = (
-        tempfile.gettempdir(),
-        "/dev/shm",
-        "/var/tmp",
-        Path.home(),
-        ROOT,
-        ROOT / "exercises",
-        sys.prefix,
-    )
+    temporary = (tempfile.gettempdir(), "/dev/shm", "/var/tmp")
+    places = (*temporary, Path.home(), ROOT, ROOT / "exercises", sys.prefix)
     assert not [path for place in places for path in Path(place).glob(f"*{MARK}*")]
     assert not list(Path(sys.prefix).glob(f"lib/*/site-packages/**/*{MARK}*"))
 
