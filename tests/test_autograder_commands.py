@@ -1,8 +1,11 @@
 """The commands as an instructor types them: a whole course, invalid arguments, and the guide."""
 
 import csv
+import os
 import re
 import shlex
+import subprocess
+import sys
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
@@ -20,8 +23,9 @@ from exercises.autograder.intake import in_utc
 from tests.submissions import NAME, SOLVED, WRITTEN, give, hand_in, with_answers
 
 pytestmark = [pytest.mark.nbgrader, pytest.mark.usefixtures("graded_once")]
+ROOT = Path(__file__).parents[1]
 GUIDE = "".join(
-    (Path(__file__).parent.parent / "book" / f"{name}.md").read_text(encoding="utf-8").replace("\\\n", "")
+    (ROOT / "book" / f"{name}.md").read_text(encoding="utf-8").replace("\\\n", "")
     for name in ("instructors", "instructors_more")
 )
 
@@ -108,9 +112,7 @@ def test_feedback_has_what_a_person_said(course, capsys):
     assert "1.5" in page
 
 
-def test_tables_agree_with_nbgraders_own_and_give_a_zero_for_nothing_if_that_is_wanted(
-    course, capsys, tmp_path
-):
+def test_tables_agree_with_nbgraders_own_and_give_a_zero_for_nothing_if_wanted(course, capsys, tmp_path):
     """But not to carl, whose file was put aside."""
     path = tmp_path / "marks.csv"
     for words, nothing in {(): ["", ""], ("--missing-as-zero",): ["", "0"]}.items():
@@ -182,3 +184,45 @@ def test_commands_and_options_in_the_guide_exist_and_only_rehearse_has_a_folder_
     known = {option for one in helps for action in one._actions for option in action.option_strings}
     assert told <= known
     assert {"--missing-as-zero", "--workers"} <= told
+
+
+@pytest.mark.full
+@pytest.mark.isolated
+def test_an_assignment_goes_out_and_comes_back(tmp_path):
+    """A round trip through nbgrader's exchange, with the commands that the instructors' guide names."""
+    (tmp_path / "exchange").mkdir()
+    (tmp_path / "exchange").chmod(0o777)
+    settings = GUIDE.partition("nbgrader_config.py`, for students")[2].split("```python\n")[1].split("```")[0]
+    assert "/srv/nbgrader/exchange" in settings
+    config = tmp_path / "etc" / "nbgrader_config.py"
+    config.parent.mkdir()
+    config.write_text(settings.replace("/srv/nbgrader/exchange", str(tmp_path / "exchange")))
+    variables = {
+        "TRANSFORMER_LESSONS_COURSE": str(tmp_path / "course"),
+        "JUPYTER_CONFIG_PATH": str(config.parent),
+        "JUPYTER_CONFIG_DIR": str(tmp_path / "none"),
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+    }
+
+    def call(command: str, folder: Path, *more: str) -> str:
+        """Run a command of the guide, with the guide's configuration and no other."""
+        assert f"`{command}`" in GUIDE or f"\n{command}\n" in GUIDE, f"the guide does not name: {command}"
+        line = " ".join([command.replace("/home/teacher", str(tmp_path)), *more])
+        about = {"cwd": folder, "env": os.environ | variables, "text": True, "timeout": 600}
+        done = subprocess.run(line, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **about)
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    student = tmp_path / "student"
+    student.mkdir()
+    call(f'python -m exercises.autograder release {NAME} --due "2026-12-01 23:59 +0100"', ROOT)
+    release = f"nbgrader release_assignment {NAME} --CourseDirectory.release_directory=release"
+    assert f"Released as: transformers {NAME}" in call(release, ROOT / "exercises")
+    call("nbgrader fetch_assignment", student, NAME)
+    handed_out = ROOT / "exercises" / "release" / NAME / f"{NAME}.ipynb"
+    assert (student / NAME / f"{NAME}.ipynb").read_bytes() == handed_out.read_bytes()
+    call("nbgrader submit", student, NAME)
+    assert "Processing 1 submissions" in call(f"nbgrader collect {NAME}", ROOT / "exercises")
+    graded = call("python -m exercises.autograder grade /home/teacher/course/submitted", ROOT)
+    assert f"{NAME}  0 of " in graded
+    assert "not graded" not in graded
