@@ -16,8 +16,6 @@ pytestmark = [pytest.mark.isolated, pytest.mark.nbgrader, pytest.mark.usefixture
 TEST = "ps01-1-test"
 FULL = worth(TEST)
 LESS = TESTED - FULL + 0.25
-# Globals of a test are the tests' own names, and those of the student's names that its text mentions.
-HARSHER = f'0.25 if "MARKER" in globals() else {FULL}'
 
 
 @pytest.fixture
@@ -50,7 +48,8 @@ def test_a_changed_test_regrades_what_it_concerns_and_shows_it_first(own_masters
     give(course, WRITTEN, "ann", 1.0)
     before = dump(Course(course).gradebook)
 
-    change(own_masters, TEST, HARSHER)
+    # Globals of a test are the tests' own names, and those of the student's names that its text mentions.
+    change(own_masters, TEST, f'0.25 if "MARKER" in globals() else {FULL}')
     after = grade.grade(None, course)
     assert (after.graded, after.unchanged) == ([], 0)
     assert after.stale == [("ann", NAME), ("bob", NAME)]

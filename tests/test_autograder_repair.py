@@ -237,7 +237,6 @@ def test_an_answer_is_known_by_its_place():
 @pytest.mark.parametrize(
     ("cells", "taken"),
     [
-        (["ps01-7-scale-text", "Note."], {"ps01-7-scale-answer": "Note."}),
         (["ps01-7-scale-text", "One.", "Two.", "ps01-7-empty-text"], {"ps01-7-scale-answer": "One."}),
         (["ps01-7-scale-text", "ps01-7-empty-text", "Note."], {"ps01-7-empty-answer": "Note."}),
         (["ps01-7-empty-text", "ps01-7-scale-text", "Note."], {"ps01-7-scale-answer": "Note."}),
