@@ -299,9 +299,9 @@ def test_students_folders_are_found_whatever_is_around_and_in_them(folder, paths
 
 
 def test_what_is_beside_an_answer_is_left_out_unless_it_may_be_the_answer(folder):
-    """As are a README, and what comes with a clone of the course.
+    """A README is no answer, nor what comes with a clone of the course.
 
-    Beside a blank notebook, any file may be the answer; beside an answered one, what is named like a notebook.
+    Beside a blank notebook any file may be the answer; beside an answered one, what is named like a notebook.
     """
     cases = {  # the text, and whose it is: None if it is put aside, "" if it is left out
         f"ann/{DEEP}": (answered(), "ann"),
@@ -365,7 +365,7 @@ def test_no_notebook_counts_if_the_newest_is_unclear(folder):
 
 
 def test_the_assignment_is_known_by_its_cells_or_texts(folder):
-    """Bob's cells have lost their names, dan has only one that several assignments share, which tells nothing."""
+    """Bob's cells have lost their names; dan's only one, which several assignments share, tells nothing."""
     mine, other = (json.loads(answered(name))["cells"] for name in (PS01, PS02))
     unnamed = [{**cell, "id": "x", "metadata": {}} for cell in other]
     shared = [{**cell, "id": "x", "metadata": {}} for cell in mine if cell["id"] == "ps01-setup"]
