@@ -6,7 +6,7 @@ import re
 
 import pytest
 import torch
-from live_pages import check_fit, opening, said
+from live_pages import check_fit, each, opening, said
 
 from book import live_data
 from transformer_lessons.tools import one_page
@@ -83,6 +83,14 @@ def test_keys_step_through_it(browser):
     assert "Shape: 5 × 128 → 5 × 128. Chapter 11" in press("Enter")
     press("ArrowUp", ".row[aria-pressed=true]")
     assert press("Enter") == "Step 3 of 6. The row of “vier” looks most at “and” (0.53)."
+    press("ArrowDown")
+    assert press("ArrowLeft").startswith("Step 2 of 6.")  # a row that had the focus hides, and hands it on
+    assert each(browser, ":focus", "one.ariaLabel.split(' looks')[0]") == ["The row of “vier”"]
+    for button, times, last in ((".next", 5, "EOS: done"), (".dock button", 6, "← Back")):
+        browser.page.focus(button)
+        for _ in range(times):
+            press("Enter")
+        assert each(browser, ":focus", "[one.textContent, one.ariaDisabled]") == [[last, "true"]]
 
 
 @pytest.mark.parametrize("width", [320, 375, 1280])

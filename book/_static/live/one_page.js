@@ -101,13 +101,14 @@ lessons.live.begin("one_page", (figure) => {
     panels[1].moving.innerHTML = [sentence[1], ...shown, steps[at], looks[look]].join("");
     [...rows.children].forEach((row, k) => {
       set(row, { "aria-label": run.looks[k], "aria-pressed": k === look, tabindex: k === look ? 0 : -1 });
+      if (k > at && row === document.activeElement) rows.children[look].focus(); // what hides would lose it
       row.style.display = k > at ? "none" : "";
     });
     [...choose.children].forEach((one, i) => one.setAttribute("aria-pressed", runs[i] === run));
     written.textContent = run.said.slice(1, at + 1).join(" ") || "nothing yet";
-    back.disabled = at === 0;
-    next.disabled = at === run.next.length - 1;
-    next.textContent = next.disabled ? "EOS: done" : `Write ${run.next[at]} →`;
+    const isDone = at === run.next.length - 1;
+    set(back, { "aria-disabled": at === 0 }); // not `disabled`, which would take the focus away
+    set(next, { "aria-disabled": isDone }).textContent = isDone ? "EOS: done" : `Write ${run.next[at]} →`;
     say();
   }
   function change(what, isNew) {
@@ -150,7 +151,7 @@ figure.one-page > .lessons-live { display: contents }
 .one-page .dock b { flex: 1; text-align: center; font-size: .95rem; line-height: 1.25 }
 .one-page .dock button { white-space: nowrap }
 .one-page .dock button.next { background: var(--ink); color: var(--paper); border-color: var(--ink) }
-.one-page button:disabled { opacity: .5; cursor: default }
+.one-page button[aria-disabled=true] { opacity: .5 }
 .one-page .live-said { min-height: 4.5em; margin-top: .5rem; padding: 0; color: var(--ink); font-size: .875rem }
 .one-page .live-said a { white-space: nowrap }
 .one-page :is(.hot, .chip rect) { fill: transparent; cursor: pointer; outline: none }
