@@ -81,6 +81,8 @@ def test_keys_step_through_it(browser):
     assert press("ArrowLeft").startswith("Step 3 of 6. The row of “hundert”")
     press("ArrowDown", ".hot")
     assert "Shape: 5 × 128 → 5 × 128. Chapter 11" in press("Enter")
+    assert press("ArrowRight").startswith("Step 4 of 6.")  # and no longer of the part
+    press("ArrowLeft")
     press("ArrowUp", ".row[aria-pressed=true]")
     assert press("Enter") == "Step 3 of 6. The row of “vier” looks most at “and” (0.53)."
     press("ArrowDown")

@@ -88,7 +88,7 @@ lessons.live.begin("one_page", (figure) => {
   const rows = panels[1].panel.insertBefore(element("svg:g"), panels[1].top);
   state.run.said.forEach((_, k) => {
     const row = add(rows, "rect", { class: "hot row", x: 150, y: 578 + 24 * k, width: 66, height: 24, rx: 12, role: "button" });
-    choosable(row, () => [...rows.children].slice(0, state.at + 1), () => change({ look: k, pinned: null }));
+    choosable(row, () => [...rows.children].slice(0, state.at + 1), () => change({ look: k }));
     row.addEventListener("focus", () => row.matches(":focus-visible") && figure.say(state.run.looks[k]));
   });
 
@@ -113,7 +113,7 @@ lessons.live.begin("one_page", (figure) => {
   }
   function change(what, isNew) {
     state.moving?.cancel();
-    Object.assign(state, { moving: null }, what);
+    Object.assign(state, { moving: null, pinned: null }, what);
     if (what.run) state.look = state.at;
     draw(isNew);
   }
