@@ -148,6 +148,10 @@ def test_a_mask_is_drawn_by_hand(opened):
         assert each(browser, ":focus", "one.ariaLabel") == [f"ein looks at {words}"]
     press(browser, "Enter")
     assert said(browser).startswith("12 of 25 scores are left. ein takes 1.00 of BOS.")
+    press(browser, "Control+Enter")
+    press(browser, "Alt+ArrowLeft")  # the browser's: back
+    assert said(browser).startswith("12 of 25 scores are left. ein takes 1.00 of BOS.")
+    assert each(browser, ":focus", "one.ariaLabel") == ["ein looks at ein: hidden"]
     click(browser, "none")
     drag(browser, CELL, 104, 0)  # dragging hides every cell on the way
     assert said(browser).startswith("22 of 25 scores are left. BOS takes ")
@@ -614,6 +618,8 @@ def test_two_units_are_the_packages_layer_and_meet_all_points(opened):
         for i, times in enumerate(presses):
             press(browser, "+" if times > 0 else "-", f".live-cell >> nth={i}", abs(times))
         assert said(browser).startswith(f"Solved (wanted: {goal}).")
+    press(browser, "Control+-", ".live-cell >> nth=0")  # the browser's: smaller
+    assert said(browser).startswith("Solved (wanted: −1, 0, 1).")
     browser.page.locator(".live-cell").nth(0).click()
     assert said(browser).startswith("2 of 3 points")
 

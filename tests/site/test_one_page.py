@@ -80,6 +80,8 @@ def test_keys_step_through_it(browser):
     assert browser.page.text_content(".dock b") == "vier hundert ein"
     assert press("ArrowLeft").startswith("Step 3 of 6. The row of “hundert”")
     press("ArrowDown", ".hot")
+    part = said(browser)
+    assert press("Control+ArrowDown") == part  # not the figure's
     assert "Shape: 5 × 128 → 5 × 128. Chapter 11" in press("Enter")
     assert press("ArrowRight").startswith("Step 4 of 6.")  # and no longer of the part
     press("ArrowLeft")

@@ -298,7 +298,11 @@ def test_the_arrow_keys_walk_through_a_map(browser):
     cell = browser.page.locator(".x-map td[tabindex='0']")
     cell.focus()
     assert browser.page.text_content(".x-readout").startswith("“vier” looks at “four” with weight ")
-    for key, row, column in (("ArrowRight", "vier", "hundred"), ("ArrowDown", "hundert", "hundred")):
+    for key, row, column in (
+        ("ArrowRight", "vier", "hundred"),
+        ("Alt+ArrowLeft", "vier", "hundred"),  # the browser's: back
+        ("ArrowDown", "hundert", "hundred"),
+    ):
         browser.page.keyboard.press(key)
         words = f"“{row}” looks at “{column}” with weight "
         assert browser.page.text_content(".x-readout").startswith(words)

@@ -96,9 +96,12 @@ globalThis.lessons = globalThis.lessons || {};
     );
   }
 
+  /* Ctrl+−, Alt+← and the like are the browser's: figures leave them alone. */
+  const isShortcut = ({ altKey, ctrlKey, metaKey }) => altKey || ctrlKey || metaKey;
+
   /* In a table of which one cell can have the focus: the arrow keys give it to a neighbour. */
   function walk(event, body, row, column) {
-    if (!(event.key in STEPS)) return;
+    if (isShortcut(event) || !(event.key in STEPS)) return;
     const [down, right] = STEPS[event.key];
     const next = body.rows[row + down]?.querySelectorAll("td")[column + right];
     if (!next) return;
@@ -116,5 +119,5 @@ globalThis.lessons = globalThis.lessons || {};
     else all();
   }
 
-  lessons.page = { element, section, slider, choices, map, begin };
+  lessons.page = { element, section, slider, choices, map, isShortcut, begin };
 })(globalThis.lessons);

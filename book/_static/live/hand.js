@@ -2,7 +2,7 @@
 "use strict";
 
 (function (lessons) {
-  const { element, choices } = lessons.page;
+  const { element, choices, isShortcut } = lessons.page;
   const { begin, set, number, text, rect, pill, line, circle, arrow, matrix, label, softmax } = lessons.live;
   const EXAMPLE = { letters: ["b", "a", "d", "c", "e"], keys: [[3, 0], [1, 3], [-3, 2], [-3, -2], [1, -3]] };
   const MOST = 3; // numbers go from −3 to 3
@@ -81,7 +81,7 @@
       cell.onclick = (event) => change(event.shiftKey ? -1 : 1);
       cell.onfocus = () => show(t);
       cell.onkeydown = (event) => {
-        if (event.altKey || event.ctrlKey || event.metaKey) return;
+        if (isShortcut(event)) return;
         if (event.key === "-" || event.key === "Backspace") change(-1);
         else if (["+", "=", " ", "Enter"].includes(event.key)) change(1);
         else if (event.key in STEPS) walk(t, 2 * side + axis, STEPS[event.key]);

@@ -20,7 +20,7 @@
 "use strict";
 
 (function (lessons) {
-  const { element } = lessons.page;
+  const { element, isShortcut } = lessons.page;
   const STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
   const noMotion = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -145,6 +145,7 @@
       };
       place.onclick = () => painting?.moved || put(row, column, !isOn(row, column));
       place.onkeydown = (event) => {
+        if (isShortcut(event)) return;
         const [right, up] = STEPS[event.key] ?? [];
         const [y, x] = [row - up, column + right];
         if (event.key === " " || event.key === "Enter") put(row, column, !isOn(row, column));
@@ -181,7 +182,7 @@
     knob.onlostpointercapture = () => (figure.said.ariaLive = null);
     knob.onkeydown = (event) => {
       const step = STEPS[event.key];
-      if (event.altKey || event.ctrlKey || event.metaKey || !(step || event.key === "Home")) return;
+      if (isShortcut(event) || !(step || event.key === "Home")) return;
       event.preventDefault();
       return step ? by(...step.map((part) => part * (event.shiftKey ? 5 : 1))) : home();
     };

@@ -5,7 +5,7 @@
 const pages = new URL("../../chapters/", document.currentScript.src);
 lessons.live.begin("one_page", (figure) => {
   const { add, set, colour } = lessons.live;
-  const { element } = lessons.page;
+  const { element, isShortcut } = lessons.page;
   const { base, runs, parts, chapters } = lessons.onePage;
   const still = matchMedia("(prefers-reduced-motion: reduce)");
   const host = figure.place.parentElement;
@@ -49,6 +49,7 @@ lessons.live.begin("one_page", (figure) => {
   function choosable(shape, group, press) {
     shape.addEventListener("click", press);
     shape.addEventListener("keydown", (event) => {
+      if (isShortcut(event)) return;
       const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
       if (event.key === "Enter" || event.key === " ") press();
       else if (step) {
@@ -131,7 +132,7 @@ lessons.live.begin("one_page", (figure) => {
   }
   host.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!step || event.altKey || event.ctrlKey || event.metaKey) return;
+    if (!step || isShortcut(event)) return;
     event.preventDefault();
     go(state.at + step);
   });

@@ -2,7 +2,7 @@
 "use strict";
 
 (function (lessons) {
-  const { choices } = lessons.page;
+  const { choices, isShortcut } = lessons.page;
   const { add, begin, set, number, text, rect, circle, line } = lessons.live;
   const EXAMPLE = { w: [1, -1], b: [0, 0], v: [1, 1], c: [0], goal: "1, 0, 1" };
   const GOALS = { "1, 0, 1": [1, 0, 1], "0, 1, 0": [0, 1, 0], "0, 0, 1": [0, 0, 1], "−1, 0, 1": [-1, 0, 1] };
@@ -58,6 +58,7 @@
       };
       cell.onclick = (event) => change(event.shiftKey ? -1 : 1);
       cell.onkeydown = (event) => {
+        if (isShortcut(event)) return;
         if (event.key === "-" || event.key === "ArrowDown") change(-1);
         else if (["+", "=", " ", "Enter", "ArrowUp"].includes(event.key)) change(1);
         else return;
