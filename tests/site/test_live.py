@@ -574,7 +574,9 @@ def test_caches_are_those_of_the_models_configurations(opened):
     assert "131,072 tokens leaves 9.2 GB in DeepSeek-V3, 4.8 GB in gpt-oss-120b, 548 MB in" in said(browser)
     click(browser, "… and keys for each head")
     assert "77 GB in gpt-oss-120b" in said(browser)  # the chapter's answer
-    press(browser, "ArrowLeft", SLIDER, times=13)  # not beyond 128
+    press(browser, "ArrowRight", SLIDER, times=3)
+    assert "1,048,576 tokens leaves 4.2 TB in DeepSeek-V3, 618 GB in gpt-oss" in said(browser)
+    press(browser, "ArrowLeft", SLIDER, times=14)  # not beyond 128
     assert "A text of 128 tokens " in said(browser)
 
 

@@ -30,7 +30,7 @@
   const sum = (values) => values.reduce((a, b) => a + b, 0);
 
   function size(count) {
-    const [unit, name] = count < 1e9 ? [1e6, "MB"] : [1e9, "GB"];
+    const [unit, name] = count < 1e9 ? [1e6, "MB"] : count < 1e12 ? [1e9, "GB"] : [1e12, "TB"];
     return `${(count / unit).toPrecision(count / unit < 100 ? 2 : 3)} ${name}`;
   }
 
