@@ -289,6 +289,11 @@ def test_the_knobs_leave_the_packages_chances(opened):
         assert said(browser).startswith(f"{(p > 0).sum()} of 35 tokens can be drawn: acht {p.max():.2f}, ")
     click(browser, "Draw")
     assert said(browser).endswith(". Drawn: 5.")
+    browser.page.emulate_media(reduced_motion="no-preference")
+    for button, voice in (("Draw", "off"), ("Pause", None)):  # while it draws, nothing is read aloud
+        click(browser, button)
+        assert each(browser, "[role=status]", "one.ariaLive") == [voice]
+    browser.page.emulate_media(reduced_motion="reduce")
     press(browser, "Home", "[aria-label=top-k]")  # what was drawn with other knobs is forgotten
     assert not re.search("Drawn", said(browser))
     drag(browser, "[aria-label=temperature]", -37, 0)

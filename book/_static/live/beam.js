@@ -91,7 +91,7 @@
       count = 0;
       show();
     });
-    figure.controls(beams, go, player("Play", "Pause", 900, forward));
+    figure.controls(beams, go, player(figure, "Play", "Pause", 900, forward));
     figure.hint("Choose the number of beams, and step; in the end the winner is green.");
 
     function join(parent, place, role) {

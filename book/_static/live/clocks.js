@@ -111,7 +111,7 @@
       pill(knob, -29, side, word, ROLES[i], 58);
       return knob;
     });
-    const walk = player("Move both on", "Stop", 450, () => {
+    const walk = player(figure, "Move both on", "Stop", 450, () => {
       const end = Math.max(...at) === longest;
       const step = end ? -Math.min(...at) : 1;
       at = at.map((position) => position + step);

@@ -124,7 +124,7 @@
         state.run = Number(i);
         show();
       }),
-      player("Walk", "Pause", 1200, () => {
+      player(figure, "Walk", "Pause", 1200, () => {
         go(state.row, (state.part + 1) % PARTS.length);
         return state.part < PARTS.length - 1;
       }),

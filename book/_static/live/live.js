@@ -10,7 +10,7 @@
  * `about` is what the div says in data-about='{"words": […]}' (JSON), or {}.
  *
  *   const svg = figure.panel(272, "A query among keys");  340 units wide, as in drawing.py; several stand side by side
- *   figure.controls(choices(…), player(…));               below them; of page.js, or element("button", …)
+ *   figure.controls(choices(…), player(figure, …));       below them; of page.js, or element("button", …)
  *   figure.hint("Drag the query.");                       one more sentence for the caption
  *   figure.say("The output is (7.3, 1.8).");              seen and heard: the state in one sentence
  *   figure.still                                          the still's panels, to be cloned by who draws on top of them
@@ -176,10 +176,10 @@
     knob.onpointerdown = (event) => {
       off = less(event, place);
       knob.setPointerCapture(event.pointerId);
-      figure.said.ariaLive = "off"; // a voice waits until it lies still
+      figure.hush(true);
     };
     knob.onpointermove = (event) => knob.hasPointerCapture(event.pointerId) && to(...less(event, off));
-    knob.onlostpointercapture = () => (figure.said.ariaLive = null);
+    knob.onlostpointercapture = () => figure.hush(false);
     knob.onkeydown = (event) => {
       const step = STEPS[event.key];
       if (isShortcut(event) || !(step || event.key === "Home")) return;
@@ -222,14 +222,18 @@
   }
 
   /* A button: `step()` again and again until it is pressed again, or answers false. Without motion, one step a press. */
-  function player(name, pause, wait, step) {
+  function player(figure, name, pause, wait, step) {
     let timer = 0;
     const button = element("button", { type: "button" }, name);
-    const stop = () => ([timer, button.textContent] = [clearInterval(timer), name]);
+    const stop = () => {
+      [timer, button.textContent] = [clearInterval(timer), name];
+      figure.hush(false);
+    };
     button.onclick = () => {
       if (timer) return stop();
       if (step() === false || noMotion.matches) return;
       button.textContent = pause;
+      figure.hush(true);
       timer = setInterval(() => step() === false && stop(), wait);
     };
     return button;
@@ -249,7 +253,12 @@
       add(panels, "svg", { viewBox: `0 0 340 ${height}`, role: "group", "aria-label": name });
     const hint = (sentence) => caption?.append(element("span", { class: "live-hint" }, ` ${sentence}`));
     const say = (sentence) => sentence !== said.textContent && said.replaceChildren(sentence);
-    return { place, panels, buttons, said, caption, still, panel, controls: (...made) => buttons.append(...made), hint, say };
+    /* While something moves, a voice is silent; when it lies still, the voice says where. */
+    const hush = (moves) => {
+      said.ariaLive = moves ? "off" : null;
+      said.replaceChildren(said.textContent);
+    };
+    return { place, panels, buttons, said, caption, still, panel, controls: (...made) => buttons.append(...made), hint, say, hush };
   }
 
   const begin = (name, make) =>

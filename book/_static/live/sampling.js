@@ -99,7 +99,7 @@
     });
     const total = () => counts.reduce((a, b) => a + b, 0);
     figure.controls(
-      player("Draw", "Pause", 120, () => {
+      player(figure, "Draw", "Pause", 120, () => {
         const all = chances(logits, knobs);
         for (let n = 0; n < EACH; n += 1) counts[draw(all)] += 1;
         show();

@@ -70,7 +70,7 @@
         show();
       }),
       element("button", { type: "button", onclick: step }, "One step"),
-      player("Learn", "Pause", 60, step),
+      player(figure, "Learn", "Pause", 60, step),
       element("button", { type: "button", onclick: back }, "Back"),
     );
     figure.hint("Drag the model's chances, or let it learn: each step subtracts the gradient from the logits.");

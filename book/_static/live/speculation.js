@@ -56,7 +56,7 @@
     const total = () => sum(counts.kept) + sum(counts.instead);
     const both = (one) => [one, 1 - one];
     figure.controls(
-      player("Draw", "Pause", 120, () => {
+      player(figure, "Draw", "Pause", 120, () => {
         for (let n = 0; n < EACH; n += 1) {
           const { word, isKept } = write(both(chances.q), both(chances.p), Math.random(), Math.random());
           counts[isKept ? "kept" : "instead"][word] += 1;

@@ -64,7 +64,7 @@
         again();
       }),
       go,
-      player("Play", "Pause", 1200, forward),
+      player(figure, "Play", "Pause", 1200, forward),
     );
     figure.hint("Choose how many keys there are, and how many are in a tile.");
 
