@@ -86,6 +86,13 @@ def test_live_figure_replaces_the_still_and_fits_the_screen(opened, name):
     for media, shown in (("print", [True, False]), ("screen", [False, True])):
         browser.page.emulate_media(media=media)
         assert each(browser, ".live-still, .lessons-live", "one.checkVisibility()") == shown
+    browser.page.emulate_media(forced_colors="active")  # which take away shadows and colours of borders
+    pressed, others = (
+        {*each(browser, f"button[aria-pressed={is_}]", "getComputedStyle(one).backgroundColor")}
+        for is_ in ("true", "false")
+    )
+    assert not pressed & others
+    browser.page.emulate_media(forced_colors="none")
     assert all(each(browser, "[role]:not([role=status]), [tabindex]", "one.ariaLabel"))
     for width in (320, 1280, 375):
         check_fit(browser, width)
