@@ -124,6 +124,8 @@ def test_a_moved_query_gets_the_packages_weights(opened, d_k):
     for way, place in (((-88, -44), "1.0, 1.5"), ((900, 0), "2.1, 1.5")):  # not beyond the panel
         drag(browser, SLIDER, *way, finger=True)
         assert said(browser).startswith(f"Query ({place})")
+    drag(browser, SLIDER, -900, 0)
+    assert each(browser, SLIDER, "Number(one.ariaValueNow)") == [-1.4]
 
 
 @pytest.mark.parametrize("kind", ["none", "padding", "causal", "both"])
@@ -294,8 +296,9 @@ def test_the_knobs_leave_the_packages_chances(opened):
         found = browser.page.evaluate(f"lessons.sampling.chances(lessons.sampling.EXAMPLE.logits, {knobs})")
         assert found == pytest.approx(p.tolist(), abs=1e-6)
         assert said(browser).startswith(f"{(p > 0).sum()} of 35 tokens can be drawn: acht {p.max():.2f}, ")
-    click(browser, "Draw")
-    assert said(browser).endswith(". Drawn: 5.")
+    for presses, drawn in ((1, 5), (99, 500), (1, 5)):  # and anew
+        each(browser, "button", f"[...Array({presses})].forEach(() => one.click())")
+        assert said(browser).endswith(f". Drawn: {drawn}.")
     browser.page.emulate_media(reduced_motion="no-preference")
     for button, voice in (("Draw", "off"), ("Pause", None)):  # while it draws, nothing is read aloud
         click(browser, button)
@@ -436,6 +439,9 @@ def test_a_table_answers_as_its_rule_says(opened, rule, alpha, delta):
         assert found == pytest.approx([*key[0].tolist(), *(key @ table)[0].tolist()], abs=0.006)
     click(browser, "Empty")
     assert said(browser).startswith(f"{rule}; written: nothing.")
+    for value in "ABBA":
+        click(browser, f"Write {value}")
+    assert each(browser, "svg:first-child > g text", "one.textContent") == ["A", "B", "+2"]  # all fit
 
 
 @torch.no_grad()
@@ -549,8 +555,9 @@ def test_speculation_writes_the_models_words(opened, q, p):
     written = browser.page.evaluate(f"{grid}.flatMap((a) => {grid}.map((b) => {one}))")
     shares = [sum(one["word"] == 0 for one in written), sum(one["isKept"] for one in written)]
     assert shares == pytest.approx([len(written) * p, len(written) * kept], rel=0.02)
-    click(browser, "Draw")
-    assert said(browser).endswith(" Drawn: 5.")
+    for presses, drawn in ((1, 5), (99, 500), (1, 5)):  # and anew
+        each(browser, "button", f"[...Array({presses})].forEach(() => one.click())")
+        assert said(browser).endswith(f" Drawn: {drawn}.")
 
 
 def test_caches_are_those_of_the_models_configurations(opened):

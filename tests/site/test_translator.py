@@ -271,6 +271,7 @@ def test_invalid_number_is_reported_and_hides_the_old_answer(browser):
         assert (field.get_attribute("aria-invalid"), results.is_visible()) == (None, True)
         assert complaint in ask(browser, text)
         assert (field.get_attribute("aria-invalid"), results.is_visible()) == ("true", False)
+    assert len(ask(browser, 10_000 * "x")) < 200
 
 
 def test_answer_is_hidden_until_it_is_written(browser):
@@ -308,6 +309,18 @@ def test_the_arrow_keys_walk_through_a_map(browser):
         assert browser.page.text_content(".x-readout").startswith(words)
     assert cell.count() == 1
     assert browser.page.locator(".x-tokens [aria-pressed=true]").count() == 1
+
+
+def test_without_any_head_no_beam_ends(browser):
+    off = 'lessons.model("number_words").off'
+    all_heads = "[0, 1].flatMap((layer) => [0, 1, 2, 3].map((head) => `${place}.${layer}.${head}`))"
+    browser.page.evaluate(
+        f'["encoder", "self", "cross"].flatMap((place) => {all_heads}).map((one) => {off}.add(one))'
+    )
+    assert "with 24 of its heads off" in ask(browser, "421")
+    browser.page.wait_for_function("document.querySelector('.x-tree p').textContent.includes('None')")
+    assert browser.page.text_content(".x-tree p").startswith("None ended; the best beginning: einundund")
+    browser.page.evaluate(f"{off}.clear()")
 
 
 def test_heads_are_switched_off_and_on_and_weights_shown_are_the_weights(browser, trained):

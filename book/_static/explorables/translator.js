@@ -94,6 +94,7 @@
       this.input = element("input", {
         id: "translator-number",
         type: "text",
+        maxlength: 100, // all numbers fit; what is wrong with a text repeats it
         autocomplete: "off",
         spellcheck: "false",
         "aria-describedby": "translator-said",
@@ -332,7 +333,8 @@
         list.append(element("li", {}, element("span", { lang: "de" }, word || "nothing"), ` ${percent(Math.exp(logP))}`));
       }
       const best = this.german(tokens);
-      const text = `Best of ${ends.length} that ended: ${best}, score ${score.toFixed(3).replace("-", "−")}.`;
+      const kind = ends.length ? `Best of ${ends.length} that ended` : "None ended; the best beginning";
+      const text = `${kind}: ${best}, score ${score.toFixed(3).replace("-", "−")}.`;
       const drawing = treeOf(this.searched, (id) => this._target(id), text);
       const scrolled = { class: "x-scroll", tabindex: 0, role: "group", "aria-label": "Beginnings that were kept" };
       this.tree.replaceChildren(element("div", scrolled, drawing), element("p", {}, text), list);

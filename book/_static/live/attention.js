@@ -147,7 +147,7 @@
       const list = ([a, b]) => `(${number(a, 1)}, ${number(b, 1)})`;
       moved(query);
       told(found, width);
-      knob.put(place(query), number(query[0], 1), at);
+      knob.put(place(query), query[0].toFixed(1), at);
       const weights = given.words.map((word, i) => `“${word}” ${number(found.ways[1][i])}`).join(", ");
       const undivided = found.ways[0].map((w) => number(w)).join(", ");
       const [other, output] = found.outputs.map(list);

@@ -88,11 +88,13 @@
       const answer = ask(now, key);
       shaft([X, Y], at(key, 0.93));
       old.replaceChildren();
-      writings.forEach((one, i) => {
+      writings.forEach((one) => {
+        const same = writings.filter((other) => String(other.key) === String(one.key));
+        const nth = same.indexOf(one);
+        if (nth > 2) return; // no room: the third place says how many more
         line(old, "soft", { dashed: true })([X, Y], at(one.key));
-        const same = writings.slice(0, i).filter((other) => String(other.key) === String(one.key)).length;
-        const [x, y] = at(one.key, 1.24 + 0.15 * Math.min(same, 2));
-        text(old, x, y, one.value, { role: "value", bold: true });
+        const [x, y] = at(one.key, 1.24 + 0.15 * nth);
+        text(old, x, y, nth === 2 && same.length > 3 ? `+${same.length - 2}` : one.value, { role: "value", bold: true });
       });
       table.show(now);
       const added = steps.at(-1)?.added;

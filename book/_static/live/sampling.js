@@ -101,6 +101,7 @@
     figure.controls(
       player(figure, "Draw", "Pause", 120, () => {
         const all = chances(logits, knobs);
+        if (total() >= MOST) counts = words.map(() => 0);
         for (let n = 0; n < EACH; n += 1) counts[draw(all)] += 1;
         show();
         return total() < MOST;

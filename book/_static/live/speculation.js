@@ -57,6 +57,7 @@
     const both = (one) => [one, 1 - one];
     figure.controls(
       player(figure, "Draw", "Pause", 120, () => {
+        if (total() >= MOST) counts = { kept: [0, 0], instead: [0, 0] };
         for (let n = 0; n < EACH; n += 1) {
           const { word, isKept } = write(both(chances.q), both(chances.p), Math.random(), Math.random());
           counts[isKept ? "kept" : "instead"][word] += 1;
