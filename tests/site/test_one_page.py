@@ -101,3 +101,7 @@ def test_keys_step_through_it(browser):
 def test_in_no_state_is_a_word_cut_or_hidden(browser, width):
     check_fit(browser, width, "button, .hot, .chip rect", least=23.99 if width > 320 else 19.99)
     assert browser.page.evaluate(CLASHES) == []
+    browser.page.set_viewport_size({"width": width, "height": 300})
+    assert each(browser, ".dock", "one.getBoundingClientRect().top")[0] > 300  # hides nothing
+    browser.page.evaluate("document.documentElement.style.fontSize = '24px'")
+    assert browser.page.evaluate("document.documentElement.scrollWidth") <= width

@@ -144,13 +144,14 @@ lessons.live.begin("one_page", (figure) => {
       `@media screen {
 figure.one-page > .lessons-live { display: contents }
 .one-page :is(.choose, .live-panels, .dock) { flex: 1 0 100%; min-width: 0 }
-.one-page .choose { display: flex; gap: .5rem; justify-content: center }
+.one-page .choose { display: flex; flex-wrap: wrap; gap: .5rem; justify-content: center }
 .one-page .live-panels { column-gap: 0 }
 .one-page figcaption { order: 1 }
-.one-page .dock { order: 2; position: sticky; bottom: 0; z-index: 2; padding: .6rem 0 .4rem; background: var(--paper); border-top: 1px solid var(--rule) }
-.one-page .dock .live-buttons { flex-wrap: nowrap; align-items: center; margin: 0 }
+.one-page .dock { order: 2; padding: .6rem 0 .4rem; background: var(--paper); border-top: 1px solid var(--rule) }
+@media (min-height: 34rem) { .one-page .dock { position: sticky; bottom: 0; z-index: 2 } } /* in less, it would hide the drawing */
+.one-page .dock .live-buttons { gap: .2rem; align-items: center; margin: 0 }
 .one-page .dock b { flex: 1; text-align: center; font-size: .95rem; line-height: 1.25 }
-.one-page .dock button { white-space: nowrap }
+.one-page .dock button { padding-inline: .6rem; white-space: nowrap }
 .one-page .dock button.next { background: var(--ink); color: var(--paper); border-color: var(--ink) }
 .one-page button[aria-disabled=true] { opacity: .5 }
 .one-page .live-said { min-height: 4.5em; margin-top: .5rem; padding: 0; color: var(--ink); font-size: .875rem }
