@@ -311,6 +311,8 @@ def test_equations_are_typeset_as_they_come_near(site, view):
     equations, typeset = view.page.locator(".math"), view.page.locator(".math > mjx-container")
     view.page.wait_for_timeout(1000)  # enough time to load MathJax, which must not happen
     assert view.page.evaluate("typeof MathJax.version") == "undefined"
+    view.page.wait_for_function("'typeset' in MathJax", timeout=6000)  # it happens later, for printing
+    assert typeset.count() == 0
     assert equations.count() > 100
     equations.nth(50).scroll_into_view_if_needed()
     typeset.first.wait_for()

@@ -8,7 +8,8 @@
   const MATHJAX = new URL("vendor/mathjax/startup.js", document.currentScript.src).href;
   const IN_VIEW = "0px";
   const NEAR = "100% 0px"; // a screen above, a screen below
-  const A_WHILE = 10000; // milliseconds
+  const SOON = 2000; // milliseconds: who prints at once needs MathJax, and printing does not wait for it
+  const A_WHILE = 10000;
   const whenIdle = window.requestIdleCallback ?? setTimeout;
 
   let mathjax = null;
@@ -60,6 +61,7 @@
   function begin() {
     watch(IN_VIEW);
     addEventListener("scroll", () => watch(NEAR), { once: true, passive: true });
+    addEventListener("load", () => setTimeout(() => whenIdle(load), SOON));
     setTimeout(() => inTurn(all(), whenIdle), A_WHILE);
     addEventListener("resize", () => all().filter(isTypeset).forEach(markWide));
     addEventListener("beforeprint", () => window.MathJax?.typeset?.(all().filter((place) => !isTypeset(place))));
