@@ -322,6 +322,18 @@ def test_equations_are_typeset_as_they_come_near(site, view):
 
 
 @pytest.mark.full
+def test_equations_come_although_mathjax_failed_to_load_once(site, chromium):
+    with browser.browser() as view:
+        view.page.route("**/mathjax/startup.js", lambda route: route.abort(), times=1)
+        view.page.goto(site.pages["chapters/01_why_attention.html"].path.as_uri())
+        equations, typeset = view.page.locator(".math"), view.page.locator(".math > mjx-container")
+        with view.page.expect_event("requestfailed"):
+            equations.nth(50).scroll_into_view_if_needed()
+        equations.nth(-1).scroll_into_view_if_needed()
+        typeset.first.wait_for(timeout=5000)  # before all are typeset
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_first_visit_is_in_the_colours_of_the_system_from_the_start(site, chromium, dark):
     watch = """window.themes = []; new MutationObserver(() => {

@@ -19,7 +19,10 @@
     (mathjax ??= new Promise((done, failed) => {
       const script = document.createElement("script");
       script.addEventListener("load", () => MathJax.startup.promise.then(done));
-      script.addEventListener("error", () => failed(new Error(`not loaded: ${MATHJAX}`)));
+      script.addEventListener("error", () => {
+        mathjax = null; // who needs it next tries again
+        failed(new Error(`not loaded: ${MATHJAX}`));
+      });
       script.src = MATHJAX;
       document.head.append(script);
     }));
@@ -34,16 +37,20 @@
   }
 
   async function typeset(place, pause) {
-    await load();
     if (isTypeset(place)) return;
     await new Promise((done) => pause(done)); // taps and scrolling come in between
     await MathJax.typesetPromise([place]);
     markWide(place);
   }
 
+  /* Loads MathJax and does this, after all that was asked for before, even where that failed. */
+  const next = (work) => (last = last.catch(() => {}).then(load).then(work));
+
   function inTurn(places, pause) {
-    for (const place of places) last = last.then(() => typeset(place, pause));
-    return last;
+    if (!places.length) return;
+    next(async () => {
+      for (const place of places) await typeset(place, pause);
+    });
   }
 
   function watch(rootMargin) {
@@ -63,16 +70,14 @@
     addEventListener("scroll", () => watch(NEAR), { once: true, passive: true });
     addEventListener("load", () => setTimeout(() => whenIdle(load), SOON));
     setTimeout(() => inTurn(all(), whenIdle), A_WHILE);
+    addEventListener("online", () => inTurn(all(), whenIdle));
     addEventListener("resize", () => all().filter(isTypeset).forEach(markWide));
     addEventListener("beforeprint", () => window.MathJax?.typeset?.(all().filter((place) => !isTypeset(place))));
   }
 
   /* For a printer, which needs the whole page as it will be: all at once, which lays the page out once. */
   window.typesetEquations = () =>
-    (last = last
-      .then(load)
-      .then(() => MathJax.typesetPromise(all().filter((place) => !isTypeset(place))))
-      .then(() => all().forEach(markWide)));
+    next(() => MathJax.typesetPromise(all().filter((place) => !isTypeset(place))).then(() => all().forEach(markWide)));
 
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", begin);
   else begin();
