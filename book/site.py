@@ -19,12 +19,8 @@ FIGURE = re.compile(r'data-(live|explorable)="([\w-]+)"')
 STYLES = {"live": "live/live.css", "explorable": "explorables/explorables.css"}
 TRAINED = "number_words"  # the model that comes with the package, as a script
 EXPLORABLES = {"translator": ("page", "model", "numbers", TRAINED, "translator")}
-# What readers search for if the title says it differently: that page comes first, and the index lists it.
-SEARCH_TERMS = {
-    "chapters/04_masks": ["mask", "masks"],
-    "chapters/05_positions": ["positional encoding"],
-    "chapters/07_heads_and_cross_attention": ["multi-head", "multi-head attention", "cross-attention"],
-}
+# A row of the glossary: the term, what else it is called, and the page that explains it.
+TERM = re.compile(r"^\| ([^|]+?) \|.*?(?:; also ([^.]+))?\. \(\[\d+\]\((\w+/\w+)\.ipynb", re.MULTILINE)
 ANCHOR = re.compile(r'<a id="([\w:-]+)"></a>')
 FIGURE_ID = re.compile(r'(<figure class="drawing[^"]*") id="(fig-[\w-]+)"')
 BORROWED = re.compile(r'<div data-drawing="([\w/]+)#([\w-]+)"></div>')
@@ -129,10 +125,14 @@ class Notebooks(SphinxTransform):
                 place[:] = [nodes.Text(drawing(path, found[2]))]
 
     def add_to_index(self) -> None:
-        """Add index entries for `SEARCH_TERMS`, which Sphinx's search ranks above words of the text."""
-        section = self.document.next_node(nodes.section)
-        for words in SEARCH_TERMS.get(self.env.docname, []):
-            section.insert(1, addnodes.index(entries=[("single", words, section["ids"][0], "main", None)]))
+        """Add index entries for the terms that a chapter explains: Sphinx's search ranks them above the text."""
+        section, page = self.document.next_node(nodes.section), self.env.docname
+        words = re.findall(r"chapters/\d+_(\w+)", page)  # "masks", like the module
+        for term, others, chapter in TERM.findall(Path(self.env.srcdir, "glossary.md").read_text("utf-8")):
+            words += [term, *others.split(" or ")] * (chapter == page)
+        for word in filter(None, words):
+            entry = "single", word.replace("_", " "), section["ids"][0], "main", None
+            section.insert(1, addnodes.index(entries=[entry]))
 
 
 def drawing(path: str, name: str) -> str:

@@ -345,10 +345,17 @@ def test_a_first_visit_is_in_the_colours_of_the_system_from_the_start(site, chro
         assert set(view.page.evaluate("window.themes")) == {"dark" if dark else "light"}
 
 
+# What readers search for, and the chapter that must come first; chapters seldom or never use some of these words.
+SOUGHT = "BPE 2, softmax 3, mask 4, masks 4, multi-head 7, GQA 7, layer norm 9, top-p 14"
+BEST = "(words) => Search._performSearch(...Search._parseQuery(words)).at(-1)?.[0]"
+
+
 def test_search_and_buttons_work_although_scripts_wait(site, view):
     serve(view, site)
     view.open(f"{HOST}search.html?q=positional+encoding")
     view.page.wait_for_selector("#search-results li:first-child a[href*='05_positions']")
+    for words, number in (each.rsplit(" ", 1) for each in SOUGHT.split(", ")):
+        assert f"chapters/{number:>02}_" in str(view.page.evaluate(BEST, words)), words
     view.page.wait_for_load_state("networkidle")
     view.open(f"{HOST}chapters/05_positions.html")  # with the words marked that were searched for
     cells = view.page.locator("div.highlight pre").count()
