@@ -264,6 +264,9 @@ def test_page_of_a_missing_address_links_to_the_site_below_any_prefix(site, chro
         assert hrefs == [f"{HOST}{prefix}{name}.html" for name in ("index", "topics", "glossary", "search")]
         assert colour  # set by the style sheet
         assert view.problems == [] or not prefix  # at the site's own prefix, no request fails
+        view.page.keyboard.press("Tab")
+        view.page.keyboard.press("Enter")  # “Skip to main content”
+        view.page.wait_for_url(f"{HOST}{prefix}chapters/deep/er/no_such_chapter.html#main-content")
 
 
 @pytest.mark.parametrize(
