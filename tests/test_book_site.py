@@ -240,7 +240,8 @@ def serve(view: browser.Browser, site, prefix: str = "") -> None:
 
     def answer(route) -> None:
         path = site.html / urlsplit(route.request.url).path.removeprefix(f"/{prefix}")
-        route.fulfill(path=path if path.is_file() else site.html / "404.html")
+        anyone = {"Access-Control-Allow-Origin": "*"}  # may read it, as on GitHub: a frame needs the fonts
+        route.fulfill(path=path if path.is_file() else site.html / "404.html", headers=anyone)
 
     view.page.route(f"{HOST}**", answer)
 
@@ -364,6 +365,19 @@ def test_search_and_buttons_work_although_scripts_wait(site, view):
     cells = view.page.locator("div.highlight pre").count()
     assert view.page.locator("button.copybtn").count() == cells > 0
     assert view.page.locator("span.highlighted").count() > 0
+
+
+def test_search_and_colours_work_where_pages_may_keep_nothing(site, view):
+    """In a frame as a learning platform may have it."""
+    serve(view, site)
+    address, may = f"{HOST}search.html?q=masks", "allow-scripts allow-forms"
+    view.page.set_content(f'<iframe src="{address}" sandbox="{may}" width="1200" height="700">')
+    frame = view.page.frame_locator("iframe")
+    frame.locator("#search-results li:first-child a[href*='04_masks']").wait_for()
+    shown = frame.locator("html").get_attribute("data-theme")
+    for _ in range(2):
+        frame.locator(".theme-switch-button:visible").click()
+    assert frame.locator("html").get_attribute("data-theme") != shown
 
 
 @pytest.mark.full
