@@ -293,6 +293,16 @@ def test_pages_in_a_browser_without_network(site, chromium, width, names):
             assert equations or name not in ("notation.html", "chapters/04_masks.html")
             assert view.page.locator(bad).all_text_contents() == [], name
             assert view.page.evaluate("document.documentElement.scrollWidth") == width, name
+            if width == 375 and 'data-live="one_page"' not in page.text:
+                check_large_letters(view, name)
+
+
+def check_large_letters(view: browser.Browser, name: str) -> None:
+    """A page is no wider than the screen where the reader has set the browser's letters to “Very large”."""
+    session = view.page.context.new_cdp_session(view.page)
+    for size in (24, 16):
+        session.send("Page.setFontSizes", {"fontSizes": {"standard": size}})
+        assert view.page.evaluate("document.documentElement.scrollWidth") == 375, (name, size)
 
 
 def test_the_dark_mode_button_darkens_the_page_and_its_drawings(site, view):
