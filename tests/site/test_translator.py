@@ -290,8 +290,12 @@ def test_answer_is_hidden_until_it_is_written(browser):
 def test_the_sentence_stays_in_sight_while_heads_are_switched(browser):
     ask(browser, "421")
     each(browser, ".x-small input", "one.scrollIntoView({ block: 'end' })")
-    [seen] = each(browser, ".x-tokens", "((box) => [box.top + 1, box.bottom])(one.getBoundingClientRect())")
+    place = ".x-tokens", "((box) => [box.top + 1, box.bottom])(one.getBoundingClientRect())"
+    [seen] = each(browser, *place)
     assert 0 <= seen[0] < seen[1] < 800
+    browser.page.set_viewport_size({"width": PHONE, "height": 300})  # too low to give so much room away
+    assert each(browser, *place)[0][1] < 0
+    browser.page.set_viewport_size({"width": PHONE, "height": 800})
 
 
 def test_the_arrow_keys_walk_through_a_map(browser):
