@@ -16,13 +16,15 @@ SCRATCH = Path(os.environ.get("TRANSFORMER_LESSONS_COURSE") or HERE / "_nbgrader
 
 
 class Refuse(NotebookExporter):
-    """An exporter that stops `nbgrader autograde`, and formgrader's button for it.
+    """An exporter that stops `nbgrader autograde` and `generate_feedback`, and formgrader's buttons for them.
 
-    Both would run students' code unprotected. It is created before nbgrader runs, removes or enters anything.
+    One would run students' code unprotected, the other replace students' pages by some that show hidden tests.
+    It is created before nbgrader runs, removes or enters anything.
     """
 
     def __init__(self, parent, **_):
-        parent.log.error("Grade with `python -m exercises.autograder grade`, which confines students' code.")
+        grade = "Grade with `python -m exercises.autograder grade`, which confines students' code"
+        parent.log.error(f"{grade}; make pages with `… feedback`, which shows no hidden tests.")
         raise NbGraderException("refused")
 
 
@@ -37,6 +39,6 @@ c.CourseDirectory.db_url = f"sqlite:///{SCRATCH / 'gradebook.db'}"
 c.ClearSolutions.code_stub = {"python": 'raise NotImplementedError("your answer goes here")'}
 c.ClearSolutions.text_stub = "*Your answer goes here.*"
 
-c.Autograde.exporter_class = Refuse
+c.Autograde.exporter_class = c.GenerateFeedback.exporter_class = Refuse
 # The limits of a submission, listed in `exercises/autograder/box/confine.py`, can be set here, for example
 # c.Limits.seconds = 600

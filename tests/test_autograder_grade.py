@@ -188,8 +188,8 @@ def test_failure_of_one_submission_does_not_stop_the_next(tmp_path, monkeypatch)
     assert list((tmp_path / "course" / "feedback" / "ann").rglob("*.html"))
 
 
-def test_nbgraders_own_command_refuses_and_changes_nothing(tmp_path):
-    """That command would run students' code without protection."""
+def test_nbgraders_own_commands_refuse_and_change_nothing(tmp_path):
+    """They would run students' code without protection, and write pages that show hidden tests."""
     course, ran = tmp_path / "course", tmp_path / "ran"
     notebook = with_answers()
     notebook.cells.append(nbformat.v4.new_code_cell(f"open({str(ran)!r}, 'w')"))
@@ -197,12 +197,14 @@ def test_nbgraders_own_command_refuses_and_changes_nothing(tmp_path):
     submitted = course / "submitted" / "ann" / NAME
     submitted.mkdir(parents=True)
     nbformat.write(notebook, submitted / f"{NAME}.ipynb")
-    shown = course / "autograded" / "ann" / NAME / f"{NAME}.ipynb"
-    before = dump(f"sqlite:///{course / 'gradebook.db'}"), shown.read_bytes()
-    done = release.course(course).autograde(NAME, "ann")
-    assert not done["success"]
-    assert "Grade with `python -m exercises.autograder grade`" in done["log"]
-    assert (dump(f"sqlite:///{course / 'gradebook.db'}"), shown.read_bytes()) == before
+    shown, page = Course(course).autograded("ann", NAME), Course(course).page("ann", NAME)
+    before = dump(f"sqlite:///{course / 'gradebook.db'}"), shown.read_bytes(), page.read_bytes()
+    api = release.course(course)
+    for done in (api.autograde(NAME, "ann"), api.generate_feedback(NAME, "ann")):
+        assert not done["success"]
+        assert "Grade with `python -m exercises.autograder grade`" in done["log"]
+        after = dump(f"sqlite:///{course / 'gradebook.db'}"), shown.read_bytes(), page.read_bytes()
+        assert after == before
     assert not ran.exists()
 
 
