@@ -255,7 +255,8 @@ def test_nbgraders_folder(folder):
     }
     ann, empty, cem = (found[f"{name}/{PS01}/{PS01}.ipynb"] for name in ("ann", "bob", "cem"))
     assert ann.timestamp == "2026-11-21 10:00:00 UTC"
-    assert (cem.timestamp, cem.repairs) == (None, ("Its timestamp.txt contains no time: “<script>”.",))
+    said = "Its timestamp.txt contains no time that can be read: “<script>”."
+    assert (cem.timestamp, cem.repairs) == (None, (said,))
     assert (empty.student, empty.assignment) == ("bob", PS01)
     assert empty.reason.startswith("The file is empty. Download the notebook again")
 

@@ -171,7 +171,7 @@ def _set_timestamp(arrival: Arrival, time: bytes) -> None:
         in_utc(text if is_plain else "")
         arrival.timestamp = text
     except ValueError:
-        arrival.repairs += (f"Its {TIMESTAMP} contains no time: “{clip(text)}”.",)
+        arrival.repairs += (f"Its {TIMESTAMP} contains no time that can be read: “{clip(text)}”.",)
 
 
 def in_utc(text: str) -> datetime:
@@ -183,10 +183,14 @@ def in_utc(text: str) -> datetime:
         text: "2026-12-01 12:00:00 +0100", "… UTC" or "… CET"; in UTC if it names no zone.
 
     Raises:
-        ValueError: if it is not a time.
+        ValueError: if it is not a time of a day, or its zone is not known.
     """
     try:
-        found = parse(text, tzinfos=lambda name, seconds: gettz(name) if seconds is None else seconds)
+        found = parse(text, tzinfos=lambda name, offset: gettz(name) if name and offset is None else offset)
+        # dateutil makes up a time of day, takes UTC+1 for UTC-1, and ignores a zone that it does not know.
+        unknown = not found.tzinfo and re.search(r":\d\d.*[A-Z]", text)
+        if unknown or not re.search(r"\d:\d\d", text) or re.search(r"[A-Z] *[+-]\d", text):
+            raise ValueError(f"expected a time with a zone such as +0100, got {text}")
         return found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found
     except ArithmeticError as error:
         raise ValueError(str(error)) from None
