@@ -53,8 +53,8 @@ def course(tmp_path_factory):
     with Gradebook(Course(folder).gradebook) as book:
         book.update_or_create_student("carl")
         book.update_or_create_student("dora", first_name="Dora", last_name="Example", email="d@example.org")
-        comment = book.find_comment(WRITTEN, NAME, NAME, "ann")
-        comment.manual_comment = "Say it shorter."
+        for cell, text in {WRITTEN: "Say it shorter.", "ps01-2-answer": "As a class, too?"}.items():
+            book.find_comment(cell, NAME, NAME, "ann").manual_comment = text
         book.db.commit()
     return folder
 
@@ -112,6 +112,7 @@ def test_feedback_has_what_a_person_said(course, capsys):
     assert output_of(capsys, "feedback", "--course", str(course)).endswith("feedback: 2.\n")
     page = Course(course).page("ann", NAME).read_text(encoding="utf-8")
     assert "Say it shorter." in page
+    assert "As a class, too?" in page  # below an answer, which formgrader lets a person comment on too
     assert "1.5" in page
 
 

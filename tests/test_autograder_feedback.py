@@ -128,11 +128,14 @@ def test_points_requirements_and_messages():
 
 def test_a_persons_points_and_comments():
     why = replace(WAITS, manual=2.25, waits=False)
-    text = shown(made(mark=mark_of({"why": "Nearly.\nRead chapter 3.", "test": "Good."}, why=why)))
+    said = {"why": "Nearly.\nRead chapter 3.", "test": "Good.", "answer": "<i>Try</i> x + x."}
+    text = shown(made(mark=mark_of(said, why=why)))
     assert "2.25 of 3 points for written answers" in text
     assert "2 · Why? why 2.25 of 3" in text
     assert "Comment Nearly. Read chapter 3." in text
+    assert text.count("Comment Nearly.") == 1
     assert "Comment Good." in text
+    assert "return 2 * x Comment <i>Try</i> x + x." in text  # formgrader asks for it there, above the test
     assert "waits" not in text
     assert "A person has looked" not in text
     changed = shown(made(mark=mark_of(why=replace(why, waits=True), test=replace(MARKED, manual=2.0))))
@@ -141,6 +144,14 @@ def test_a_persons_points_and_comments():
     assert "A person has looked at this and given these points." in changed
     again = shown(made(mark=mark_of(test=replace(MARKED, manual=2.0, waits=True))))
     assert "1.5 of 2 points counted by the tests" in again, "until a person confirms the manual mark"
+
+
+def test_what_being_late_costs():
+    marked = replace(WAITS, manual=2.0, waits=False)
+    for why, words in ((WAITS, "1 of 5 so far"), (marked, "3 of 5 in all")):
+        mark = replace(mark_of(why=why), penalty=0.5)
+        assert f"−0.5 points for being late: {words}" in shown(made(mark=mark))
+    assert "being late" not in shown(made())
 
 
 def test_why_there_are_no_points():

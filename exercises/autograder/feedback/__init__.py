@@ -84,9 +84,10 @@ def page(notebook: NotebookNode, released: NotebookNode, result: Result, mark: M
     text = TEMPLATE.render(
         title=title[1] if title else result.assignment,
         student=result.student,
+        mark=mark,
         panels=list(panels.values()),
         repairs=[cut(repair, REPAIR) for repair in result.repairs[:REPAIRS]],
-        blocks=list(_blocks(notebook.cells, cells_by_id(released), panels, tasks)),
+        blocks=list(_blocks(notebook.cells, cells_by_id(released), panels, mark.comments, tasks)),
     )
     shown = " ".join(html.unescape(text).split())
     for line in secrets(notebook, released):
@@ -120,9 +121,10 @@ def _blocks(
     cells: list[NotebookNode],
     given: Mapping[str, NotebookNode],
     panels: Mapping[str, "Panel"],
+    comments: Mapping[str, str],
     tasks: Mapping[str, str],
-) -> Iterator[tuple[str, NotebookNode | None, "Panel | None"]]:
-    """The student's cells, and the panel of each graded cell; with the heading of a task where it begins."""
+) -> Iterator[tuple[str, NotebookNode | None, "Panel | None", str]]:
+    """The heading of a task where it begins; a cell of the student's; its panel; a person's comment on it."""
     left, before = dict(panels), ""
     for cell in cells:
         name = grade_id(cell) or ""
@@ -130,7 +132,7 @@ def _blocks(
         panel = left.pop(name, None)
         if theirs or panel:
             task = tasks.get(name, before)
-            yield (task if task != before else ""), theirs, panel
+            yield (task if task != before else ""), theirs, panel, comments.get(name, "")
             before = task
 
 
@@ -150,7 +152,6 @@ class Panel:
     visible: str = ""  # what a student may see of the test
     parts: tuple[Part, ...] = ()  # the requirements
     messages: tuple[str, ...] = ()  # what the checks said
-    comment: str = ""  # a person's comment
 
     @property
     def state(self) -> str:
@@ -167,8 +168,7 @@ def _panels(released: NotebookNode, result: Result, mark: Mark, tasks: Mapping[s
     for name, given in cells_by_id(released).items():
         if cell := mark.cells.get(name):
             about = _tested(tests[name], cell, given.source) if name in tests else _by_hand(cell)
-            about |= {"worth": cell.worth, "comment": mark.comments.get(name, "")}
-            panels[name] = Panel(name, tasks.get(name, ""), **about)
+            panels[name] = Panel(name, tasks.get(name, ""), cell.worth, **about)
     return panels
 
 
