@@ -108,6 +108,14 @@ def test_status_counts_what_remains_to_be_done(course, capsys):
     ]
 
 
+def test_who_reads_no_further_gets_no_traceback(course, monkeypatch):
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "w") as closed, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", closed)
+        assert command.main(["status", "--course", str(course)]) == 0
+
+
 def test_feedback_has_what_a_person_said(course, capsys):
     assert output_of(capsys, "feedback", "--course", str(course)).endswith("feedback: 2.\n")
     page = Course(course).page("ann", NAME).read_text(encoding="utf-8")

@@ -35,7 +35,10 @@ def main(arguments: list[str] | None = None) -> int:
         code, text = describe_stop(error)
         print(text, file=sys.stderr)
         return code
-    print("\n".join(output.lines))
+    try:
+        print("\n".join(output.lines), flush=True)
+    except BrokenPipeError:  # as behind `| head`; at the end, Python would write the rest
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return output.code
 
 
