@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import subprocess
+import sqlite3
 import sys
 from contextlib import closing
 from datetime import datetime
@@ -17,6 +18,7 @@ from traitlets.config import Config
 
 from exercises.autograder import __main__ as command
 from exercises.autograder import doctor
+from exercises.autograder.course import folders
 from exercises.autograder.course.folders import Course
 from exercises.autograder.course.marks import Writer, marks
 from exercises.autograder.intake import in_utc
@@ -173,6 +175,24 @@ def test_invalid_arguments_about_a_course_are_refused(course, capsys):
         assert capsys.readouterr().err.strip().startswith(text)
     assert command.main(["similarity", NAME, "ann", "bob", *where]) == 0
     assert "ann" in capsys.readouterr().out
+
+
+def test_a_locked_or_damaged_gradebook_is_reported_in_a_sentence(course, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(folders, "PATIENCE", 0.2)
+    (tmp_path / "gradebook.db").write_text("This is no database.")
+    due = ("release", NAME, "--due", "2027-01-01 12:00 +0100")
+    used, damaged = "is in use: close the program", "cannot be used: (sqlite3.DatabaseError) file is not"
+    for folder, how, words, text in (
+        (course, "EXCLUSIVE", ("report",), used),
+        (course, "IMMEDIATE", due, used),  # nbgrader hides what went wrong in a ValueError
+        (tmp_path, "", ("status",), damaged),
+    ):
+        with closing(sqlite3.connect(folder / "gradebook.db")) as other:
+            other.execute(f"BEGIN {how}")
+            assert command.main([*words, "--course", str(folder)]) == 3
+        said = capsys.readouterr().err
+        assert said.startswith(f"The gradebook {text}")
+        assert said.count("\n") == 1
 
 
 def test_rehearse_clears_no_folder_that_has_other_files(tmp_path, capsys):

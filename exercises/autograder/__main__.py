@@ -13,6 +13,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy.exc import DatabaseError
+
 HERE = Path(__file__).resolve().parents[1]
 COURSE = Path(os.environ.get("TRANSFORMER_LESSONS_COURSE") or HERE / "_nbgrader").absolute()
 REHEARSAL = COURSE / "rehearsal"
@@ -23,6 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command; return its exit code."""
     options = _parser().parse_args(arguments)
     logging.getLogger("traitlets").setLevel(logging.ERROR)
+    logging.getLogger("tornado.application").setLevel(logging.CRITICAL)  # nbgrader raises it, too
     warnings.simplefilter("ignore")  # nbgrader's libraries warn about each other
     try:
         from exercises.autograder.batch.grading import handle_interrupts  # nbgrader takes a second to import
@@ -31,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         handle_interrupts()
         module = reporting if options.command in REPORTING else grading
         output = getattr(module, options.command.replace("-", "_"))(options)
-    except (ValueError, OSError, KeyboardInterrupt) as error:
+    except (ValueError, OSError, DatabaseError, KeyboardInterrupt) as error:
         code, text = describe_stop(error)
         print(text, file=sys.stderr)
         return code
@@ -42,11 +45,16 @@ def main(arguments: list[str] | None = None) -> int:
     return output.code
 
 
-def describe_stop(error: ValueError | OSError | KeyboardInterrupt) -> tuple[int, str]:
+def describe_stop(error: BaseException) -> tuple[int, str]:
     """The exit code and the message of a command that could not finish."""
     again = "What was done is kept: run the same command again to continue."
     if isinstance(error, KeyboardInterrupt):
         return 130, f"Stopped. {again}"
+    first = str(error).partition("\n")[0]
+    if "(sqlite3." in first:  # an error of SQLAlchemy's, or nbgrader's about one; other lines are SQL
+        in_use = "is in use: close the program that has it open (formgrader, a viewer)"
+        other = f"cannot be used: {first}. If it is damaged, restore gradebook.db from a backup"
+        return 3, f"The gradebook {in_use if 'is locked' in first else other}. {again}"
     if isinstance(error, ValueError | FileNotFoundError):
         return 2, str(error)
     return 3, f"{error}. {again}"

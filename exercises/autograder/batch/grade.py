@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from sqlalchemy.exc import OperationalError
 from tqdm import tqdm
 
 from exercises.autograder import result as results
@@ -186,7 +187,7 @@ def _record_failure(grading: Grading, one: Submission, summary: Summary) -> Iter
     """Note a failure of one submission; errors of the disk, the gradebook or the cluster are raised."""
     try:
         yield
-    except OSError:
+    except (OSError, OperationalError):
         raise
     except Exception as error:
         path = grading.course.origin(*one)["path"] or "/".join(one)

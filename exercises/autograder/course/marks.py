@@ -20,7 +20,6 @@ from nbgrader.api import (
 )
 from nbgrader.preprocessors import AssignLatePenalties
 from sqlalchemy import select
-from sqlalchemy.exc import OperationalError
 from traitlets.config import Config
 
 from exercises.autograder.intake import in_utc
@@ -153,7 +152,7 @@ class Writer:
             new: the answers that a person has not seen yet, by grade id; all of them at a first grading.
 
         Raises:
-            OSError: if another program keeps the database locked for too long.
+            OperationalError: if another program keeps the database locked for too long.
         """
         book, session, result = self._gradebook, self._gradebook.db, outcome.result
         with self._transaction():
@@ -180,11 +179,6 @@ class Writer:
         try:
             yield
             self._commit()
-        except OperationalError as error:
-            if "locked" not in str(error):
-                raise
-            in_use = "The gradebook is in use: close the program that has it open (formgrader, a viewer)"
-            raise OSError(in_use) from None
         finally:
             self._gradebook.db.rollback()
 
