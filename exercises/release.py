@@ -70,7 +70,14 @@ def course(root: Path, changes: Config | None = None) -> NbGraderAPI:
     Args:
         root: the folder for this course's submissions, gradebook and results.
         changes: changes to the configuration.
+
+    Raises:
+        ValueError: if nbgrader would not find something: it takes `HERE` for a pattern, and `root` for a URL.
     """
+    for folder, signs in ((HERE, "[*?"), (root, "?")):
+        if any(sign in str(folder) for sign in signs):
+            wanted = f"expected a folder without {' or '.join(signs)} in its path"
+            raise ValueError(f"{wanted}, got {folder}: rename it")
     config = Config()
     config.merge(PyFileConfigLoader("nbgrader_config.py", path=str(HERE)).load_config())
     config.CourseDirectory.root = str(root)

@@ -16,6 +16,7 @@ from nbgrader.api import Gradebook
 from nbgrader.plugins import CsvExportPlugin
 from traitlets.config import Config
 
+from exercises import release
 from exercises.autograder import __main__ as command
 from exercises.autograder import doctor
 from exercises.autograder.course import folders
@@ -175,6 +176,15 @@ def test_invalid_arguments_about_a_course_are_refused(course, capsys):
         assert capsys.readouterr().err.strip().startswith(text)
     assert command.main(["similarity", NAME, "ann", "bob", *where]) == 0
     assert "ann" in capsys.readouterr().out
+
+
+def test_folders_in_which_nbgrader_would_look_elsewhere_are_refused(tmp_path, capsys, monkeypatch):
+    assert command.main(["release", NAME, "--course", str(tmp_path / "was?")]) == 2
+    assert f"expected a folder without ? in its path, got {tmp_path}/was?" in capsys.readouterr().err
+    assert not (tmp_path / "was").exists()
+    monkeypatch.setattr(release, "HERE", tmp_path / "clone[1]")
+    with pytest.raises(ValueError, match=r"without \[ or \* or \? in its path, got .*clone\[1\]"):
+        release.course(tmp_path)
 
 
 def test_a_locked_or_damaged_gradebook_is_reported_in_a_sentence(course, tmp_path, capsys, monkeypatch):
