@@ -221,9 +221,8 @@ def _quarantine_others(group: list[Arrival], chosen: Arrival | None, why: str) -
     which = f"It is not clear which is the newest: {', '.join(arrival.path for arrival in group)}."
     for arrival in group:
         if chosen is None:
-            arrival.quarantine(
-                f"{which} Hand in only one. Different students need different names and no common folder."
-            )
+            one = "Hand in only one. Different students need different names and no common folder."
+            arrival.quarantine(f"{which} {one}")
         elif arrival is not chosen:
             arrival.quarantine(f"Superseded: {chosen.path} counts instead, because {why}.")
     if chosen:

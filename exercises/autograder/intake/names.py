@@ -70,10 +70,8 @@ def on_roster(sender: Sender, roster: Mapping[str, str]) -> tuple[Sender, str]:
         roster: ids by the platform's numbers, or by anything else where there is none.
     """
     by_id = {student.casefold(): student for student in roster.values()}
-    around = sender.raw and (
-        *sender.folder,
-        sender.raw,
-    )  # the outermost, which students do not name, is first
+    # The outermost, which students do not name, is first.
+    around = (*sender.folder, sender.raw) if sender.raw else ()
     names = ((safe_id(name) or "").casefold() for name in around)
     if known := roster.get(sender.number) or next(filter(None, map(by_id.get, names)), None):
         return replace(sender, raw=known), ""
@@ -98,7 +96,10 @@ def level_of_students(folders: Collection[tuple[str, ...]]) -> int:
 def _from_platform(parts: tuple[str, ...], place: int, assignments: Collection[str]) -> Sender | None:
     """What Moodle, nbgrader or Canvas says at one place of a path, or None."""
     part, inner = parts[place], parts[place + 1 :]
-    moodle, canvas = MOODLE.fullmatch(part), None if inner else _canvas_match(part, assignments)
+    moodle = MOODLE.fullmatch(part)
+    canvas = None if inner else ANONYMOUS.fullmatch(part) or CANVAS.fullmatch(part)
+    if canvas and _parse_file_name(canvas["name"], assignments)[0]:
+        canvas = None  # Canvas writes no assignment there, so somebody else has named the file
     if moodle and not (canvas and canvas.start("user") < moodle.start("user")):
         if re.search(r"(^|_)\d+_assignsubmission_", moodle["rest"]):
             return Sender("")  # somebody has given themselves or a file such a name: nobody can tell
@@ -115,11 +116,6 @@ def _from_platform(parts: tuple[str, ...], place: int, assignments: Collection[s
         order, late = (int(canvas["file"] or 0), 0), bool(canvas["late"])
         return replace(sender, order=order, late=late, number=canvas["user"] if canvas.re is CANVAS else "")
     return None
-
-
-def _canvas_match(name: str, assignments: Collection[str]) -> re.Match | None:
-    found = ANONYMOUS.fullmatch(name) or CANVAS.fullmatch(name)
-    return found if found and not _parse_file_name(found["name"], assignments)[0] else None
 
 
 def _by_hand(parts: tuple[str, ...], assignments: Collection[str]) -> Sender:

@@ -99,10 +99,8 @@ class Catalogue:
         }
         votes = Counter(self._owners[key] for key in keys if key in self._owners)
         if not votes:
-            names = ", ".join(self.assignments)
-            raise CannotBeGraded(
-                f"The notebook contains no cell of an assignment that is graded here ({names}). {FRESH}"
-            )
+            here = f"an assignment that is graded here ({', '.join(self.assignments)})"
+            raise CannotBeGraded(f"The notebook contains no cell of {here}. {FRESH}")
         # Somebody may have copied a helper from another assignment, but not half of it.
         likely = [name for name, number in votes.most_common() if 2 * number > max(votes.values())]
         confirmed = [name for name in likely if name in claimed] if len(likely) > 1 else likely
@@ -210,9 +208,7 @@ def _released_cell(name: str, cell: Cell | None, released: Released) -> dict:
 
 def _student_cell(cell: Cell) -> dict:
     made = {"cell_type": cell.type, "id": f"own-{cell.number}", "metadata": {}, "source": cell.source}
-    if cell.type == "code":
-        return {**made, "outputs": [], "execution_count": None}
-    return made
+    return made | ({"outputs": [], "execution_count": None} if cell.type == "code" else {})
 
 
 def _sentences(cells: list[Cell], released: Released, found: dict[str, Cell]) -> Iterator[str]:
