@@ -4,8 +4,8 @@ import csv
 import os
 import re
 import shlex
-import subprocess
 import sqlite3
+import subprocess
 import sys
 from contextlib import closing
 from datetime import datetime
