@@ -164,6 +164,20 @@ def test_graded_submission_is_graded_again_only_if_it_changes(tmp_path):
     assert (mark.cells[WRITTEN].manual, mark.cells[WRITTEN].waits) == (1.5, True)
 
 
+def test_what_the_gradebook_has_lost_is_entered_again(tmp_path):
+    """One from a backup lacks a submission, and has the first of two."""
+    source, course = tmp_path / "in", Course(tmp_path / "course")
+    grade.grade(hand_in(source, ann=with_answers()), course.folder)
+    backup = (course.folder / "gradebook.db").read_bytes()
+    grade.grade(hand_in(source, ann=with_answers(SOLVED), bob=with_answers(SOLVED)), course.folder)
+    whole = dump(course.gradebook)
+    for found in (backup,):
+        (course.folder / "gradebook.db").write_bytes(found)
+        again = grade.grade(None, course.folder)
+        assert ([one.student for one in again.graded], again.unchanged) == (["ann", "bob"], 0)
+        assert dump(course.gradebook) == whole
+
+
 def test_failure_of_one_submission_does_not_stop_the_next(tmp_path, monkeypatch):
     source = hand_in(tmp_path / "in", ann=with_answers(), bob=with_answers())
     page = pages.page

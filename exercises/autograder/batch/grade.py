@@ -11,7 +11,6 @@ import fcntl
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,10 +18,10 @@ from sqlalchemy.exc import OperationalError
 from tqdm import tqdm
 
 from exercises.autograder import result as results
-from exercises.autograder.batch.grading import Grading, Submission
+from exercises.autograder.batch.grading import Grading, Submission, marks_by_student
 from exercises.autograder.batch.pool import InProcessPool, Pool
-from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
+from exercises.autograder.course.marks import Mark
 from exercises.autograder.course.roster import Enrolled, enrol
 from exercises.autograder.feedback import write_page
 from exercises.autograder.intake import Arrival
@@ -130,7 +129,7 @@ def regrade(
         # The notebooks stay in the journal until they are needed: a thousand would fill the memory.
         done: dict[Submission, Result] = {}
         _run(grading, summary.stale, pool, summary, lambda one, outcome: done.update({one: outcome.result}))
-        again, marks_of = sorted(done), _marks(grading.course)
+        again, marks_of = sorted(done), grading.marks_before
         compared = (_change(grading.course, one, done[one], marks_of(one[1])[one[0]]) for one in again)
         summary.applied = bool(done) and apply([change for change in compared if change])
         if summary.applied:
@@ -194,7 +193,7 @@ def _record_failure(grading: Grading, one: Submission, summary: Summary) -> Iter
         summary.failed.append(Arrival(path, *one, f"{type(error).__name__}: {error}"))
 
 
-def _change(course: Course, one: Submission, after: Result, mark: marks.Mark) -> Change | None:
+def _change(course: Course, one: Submission, after: Result, mark: Mark) -> Change | None:
     before = results.read(course.record(*one))
     old = {cell.cell: cell.earned for cell in before.cells}
     cells = {cell.cell: (old[cell.cell], cell.earned) for cell in after.cells}
@@ -203,14 +202,9 @@ def _change(course: Course, one: Submission, after: Result, mark: marks.Mark) ->
     return Change(*one, before.earned, after.earned, cells, by_hand) if cells else None
 
 
-def _marks(course: Course) -> Callable[[str], dict[str, marks.Mark]]:
-    """A function that gives an assignment's marks by student; each assignment is read once."""
-    return cache(lambda name: {mark.student: mark for mark in marks.marks(course.gradebook, name)})
-
-
 def write_feedback(grading: Grading, summary: Summary, *, rewrite: bool = False) -> int:
     """Write the pages that are older than the marks, or all if `rewrite`; return how many."""
-    course, marks_of, wanted = grading.course, _marks(grading.course), 0
+    course, marks_of, wanted = grading.course, marks_by_student(grading.course), 0
     for one in course.submissions():
         record, page = course.record(*one), course.page(*one)
         if not record.exists():

@@ -9,9 +9,9 @@ import hashlib
 import re
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import nbformat
@@ -22,7 +22,7 @@ from exercises.autograder import result as results
 from exercises.autograder.batch.pool import Pool, run_jobs
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.course.folders import Course
-from exercises.autograder.course.marks import Writer
+from exercises.autograder.course.marks import Mark, Writer, marks
 from exercises.autograder.course.roster import known_ids
 from exercises.autograder.intake import Arrival, ingest
 from exercises.autograder.intake.repair import Catalogue
@@ -46,6 +46,11 @@ def handle_interrupts() -> None:
     signal.signal(signal.SIGINT, interrupt)
 
 
+def marks_by_student(course: Course) -> Callable[[str], dict[str, Mark]]:
+    """A function that gives an assignment's marks by student; each assignment is read once."""
+    return cache(lambda name: {mark.student: mark for mark in marks(course.gradebook, name)})
+
+
 class Grading:
     """A course while it is graded; not isolated, students' code runs unprotected, and every grade says so."""
 
@@ -56,6 +61,7 @@ class Grading:
         self.limits = Limits(**self._api.config.get("Limits", {}))
         self._isolation = "full" if isolated else "none"
         self._writer = Writer(course.gradebook, self._api.config)
+        self.marks_before = marks_by_student(course)
 
     def close(self) -> None:
         """Close the gradebook."""
@@ -143,15 +149,19 @@ class Grading:
                 )
 
     def state(self, student: str, assignment: str) -> str:
-        """The state of a submission: "graded" as it is now; "waiting" if it is new, or was handed in again;
-        "stale" if an earlier master or grader graded it."""
-        path = self.course.record(student, assignment)
-        if not path.exists():
+        """The state of a submission: "graded" as it is now; "stale" if an earlier master or grader graded it;
+        "waiting" if it is new, was handed in again, or is not in the gradebook, which may be a backup."""
+        path, job = self.course.record(student, assignment), self.job(student, assignment)
+        mark = self.marks_before(assignment).get(student)
+        if not path.exists() or not mark or not mark.submitted:
             return "waiting"
-        before, job = results.read(path), self.job(student, assignment)
-        if before.key == job.key:
-            return "graded"
-        return "stale" if before.submission == job.submission else "waiting"
+        before = results.read(path)
+        if before.submission != job.submission:
+            return "waiting"
+        if before.key != job.key:
+            return "stale"
+        same = all(mark.cells[cell.cell].auto == cell.earned for cell in before.cells)
+        return "graded" if same else "waiting"
 
     def outcomes(
         self, wanted: Iterable[Submission], pool: Pool
