@@ -4,6 +4,7 @@ import shutil
 
 import nbformat
 import pytest
+from nbgrader.api import Gradebook
 
 from exercises import release
 from exercises.autograder import __main__ as command
@@ -42,17 +43,20 @@ def test_a_changed_test_regrades_what_it_concerns_and_shows_it_first(own_masters
     course, marked = tmp_path / "course", with_answers(SOLVED)
     marked.cells.insert(1, nbformat.v4.new_code_cell("MARKER = 1", id="marker"))
     stub = with_answers(SOLVED | {"ps01-1-answer": "raise NotImplementedError"})
-    summary = grade.grade(hand_in(tmp_path / "in", ann=marked, bob=stub), course)
-    assert {one.student: one.earned for one in summary.graded} == {"ann": TESTED, "bob": TESTED - FULL}
+    summary = grade.grade(hand_in(tmp_path / "in", ann=marked, bob=stub, carl=stub), course)
+    less = TESTED - FULL
+    assert {one.student: one.earned for one in summary.graded} == {"ann": TESTED, "bob": less, "carl": less}
     give(course, TEST, "bob", 0.5)
     give(course, WRITTEN, "ann", 1.0)
-    before = dump(Course(course).gradebook)
 
     # Globals of a test are the tests' own names, and those of the student's names that its text mentions.
     change(own_masters, TEST, f'0.25 if "MARKER" in globals() else {FULL}')
     after = grade.grade(None, course)
     assert (after.graded, after.unchanged) == ([], 0)
-    assert after.stale == [("ann", NAME), ("bob", NAME)]
+    assert after.stale == [("ann", NAME), ("bob", NAME), ("carl", NAME)]
+    with Gradebook(Course(course).gradebook) as book:
+        book.remove_student("carl")  # who has left the course
+    before = dump(Course(course).gradebook)
 
     words = ["regrade", NAME, "--course", str(course), "--workers", "1"]
     assert command.main(words) == 0
@@ -70,6 +74,8 @@ def test_a_changed_test_regrades_what_it_concerns_and_shows_it_first(own_masters
     assert (by_student["bob"].cells[TEST].manual, by_student["bob"].cells[TEST].waits) == (0.5, True)
     assert by_student["ann"].score == LESS + 1.0
     assert f"{LESS:g}" in Course(course).page("ann", NAME).read_text(encoding="utf-8")
+    assert command.main(["feedback", "--course", str(course)]) == 0
+    assert capsys.readouterr().out.endswith("feedback: 2.\n")
     assert grade.grade(None, course).unchanged == 2
     assert grade.regrade(course, [], lambda changes: True).stale == []
 

@@ -203,15 +203,19 @@ def _change(course: Course, one: Submission, after: Result, mark: Mark) -> Chang
 
 
 def write_feedback(grading: Grading, summary: Summary, *, rewrite: bool = False) -> int:
-    """Write the pages that are older than the marks, or all if `rewrite`; return how many."""
-    course, marks_of, wanted = grading.course, marks_by_student(grading.course), 0
+    """Write the pages that are older than the marks, or all if `rewrite`; return how many.
+
+    Submissions that the gradebook does not have get none: their students may have left the course.
+    """
+    course, marks_of, written = grading.course, marks_by_student(grading.course), 0
     for one in course.submissions():
         record, page = course.record(*one), course.page(*one)
         if not record.exists():
             continue
         if rewrite or not page.exists() or page.stat().st_mtime < record.stat().st_mtime:
-            wanted += 1
             with _record_failure(grading, one, summary):
-                released, mark = grading.released[one[1]], marks_of(one[1])[one[0]]
-                write_page(course, results.read(record), released, mark)
-    return wanted
+                mark = marks_of(one[1]).get(one[0])
+                if mark and mark.submitted:
+                    write_page(course, results.read(record), grading.released[one[1]], mark)
+                    written += 1
+    return written

@@ -80,9 +80,9 @@ def feedback(options: argparse.Namespace) -> CommandOutput:
     _up_to_date(options)
     summary = grades.Summary()
     with grades.open_course(options.course) as grading:
-        wanted = grades.write_feedback(grading, summary, rewrite=True)
+        written = grades.write_feedback(grading, summary, rewrite=True)
     failed = failures(summary)
-    message = f"Pages written to {options.course / 'feedback'}: {wanted - len(failed)}."
+    message = f"Pages written to {options.course / 'feedback'}: {written}."
     return CommandOutput([*failed, message], INCOMPLETE if failed else OK)
 
 
