@@ -165,13 +165,13 @@ def test_graded_submission_is_graded_again_only_if_it_changes(tmp_path):
 
 
 def test_what_the_gradebook_has_lost_is_entered_again(tmp_path):
-    """One from a backup lacks a submission, and has the first of two."""
+    """One from a backup lacks a submission, and has the first of two; an empty one knows no assignment."""
     source, course = tmp_path / "in", Course(tmp_path / "course")
     grade.grade(hand_in(source, ann=with_answers()), course.folder)
     backup = (course.folder / "gradebook.db").read_bytes()
     grade.grade(hand_in(source, ann=with_answers(SOLVED), bob=with_answers(SOLVED)), course.folder)
     whole = dump(course.gradebook)
-    for found in (backup,):
+    for found in (backup, b""):
         (course.folder / "gradebook.db").write_bytes(found)
         again = grade.grade(None, course.folder)
         assert ([one.student for one in again.graded], again.unchanged) == (["ann", "bob"], 0)

@@ -48,6 +48,7 @@ def test_a_changed_test_regrades_what_it_concerns_and_shows_it_first(own_masters
     assert {one.student: one.earned for one in summary.graded} == {"ann": TESTED, "bob": less, "carl": less}
     give(course, TEST, "bob", 0.5)
     give(course, WRITTEN, "ann", 1.0)
+    backup = (course / "gradebook.db").read_bytes()
 
     # Globals of a test are the tests' own names, and those of the student's names that its text mentions.
     change(own_masters, TEST, f'0.25 if "MARKER" in globals() else {FULL}')
@@ -78,6 +79,8 @@ def test_a_changed_test_regrades_what_it_concerns_and_shows_it_first(own_masters
     assert capsys.readouterr().out.endswith("feedback: 2.\n")
     assert grade.grade(None, course).unchanged == 2
     assert grade.regrade(course, [], lambda changes: True).stale == []
+    (course / "gradebook.db").write_bytes(backup)  # of the earlier master
+    assert [one.earned for one in grade.grade(None, course).graded] == [LESS, TESTED, TESTED]
 
 
 def test_prose_concerns_no_mark_and_the_earlier_version_is_still_taken(own_masters, tmp_path):

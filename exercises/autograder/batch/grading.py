@@ -10,12 +10,14 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cache, cached_property
 from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
+from nbgrader.api import MissingEntry
 
 from exercises import release
 from exercises.autograder import result as results
@@ -79,14 +81,19 @@ class Grading:
             ValueError: if nbgrader refuses the master: once there are marks, no cell may come or go.
         """
         if name not in self._known:
-            path = self.masters[name]
-            digest_path = self.course.folder / "released" / name / "master.sha256"
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()
-            if not digest_path.exists() or digest_path.read_text() != digest:
+            path = self.course.folder / "released" / name / "master.sha256"
+            if not path.exists() or path.read_text() != self._digest(name):
                 self._update_gradebook(name)
-                write_text(digest_path, digest)
+                write_text(path, self._digest(name))
             self._known[name] = master_of(self.course.gradebook, name)
         return self._known[name]
+
+    def _digest(self, name: str) -> str:
+        """A digest of the master, and of what the gradebook has of it, which may be nothing or from a backup."""
+        found = self.masters[name].read_bytes()
+        with suppress(MissingEntry):
+            found += repr(master_of(self.course.gradebook, name)).encode()
+        return hashlib.sha256(found).hexdigest()
 
     def _update_gradebook(self, name: str) -> None:
         """Have nbgrader read the master, and store what is handed out now."""
