@@ -122,5 +122,24 @@ def test_a_master_that_does_not_earn_its_points_stops_everything(own_masters, tm
     master.cells = [cell for cell in master.cells if cell.id != TEST]
     nbformat.write(master, own_masters)
     assert command.main(["regrade", *where]) == 2
-    assert "Cannot add or remove cells" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "Cannot add or remove cells" in said
+    assert "make this change in a copy of another name" in said
+    assert dump(Course(course).gradebook) == before
+
+
+def test_an_assignment_without_its_master_stays_as_it_is(own_masters, tmp_path, capsys):
+    """Somebody may have renamed it, instead of copying it."""
+    course = tmp_path / "course"
+    grade.grade(hand_in(tmp_path / "in", ann=with_answers(SOLVED)), course)
+    before = dump(Course(course).gradebook)
+    with grade.open_course(course) as grading:
+        grading.collect(hand_in(tmp_path / "new", bob=with_answers(SOLVED)))
+    own_masters.rename(own_masters.with_suffix(".bak"))
+    assert command.main(["status", "--course", str(course)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"{NAME}: 1 of 2 graded\n     1 not graded: exercises/source has no master")
+    for words in (["grade"], ["regrade", "--yes"], ["feedback"]):
+        assert command.main([*words, "--course", str(course)]) == 0
+    assert capsys.readouterr().out.endswith("feedback: 1.\n")
     assert dump(Course(course).gradebook) == before

@@ -158,7 +158,7 @@ def open_course(folder: Path, *, isolated: bool = True) -> Iterator[Grading]:
 
 def _by_state(grading: Grading, assignments: Collection[str] = ()) -> dict[str, list[Submission]]:
     """The submissions of these assignments, or of all, by their state."""
-    found: dict[str, list[Submission]] = {"graded": [], "waiting": [], "stale": []}
+    found: dict[str, list[Submission]] = {"graded": [], "waiting": [], "stale": [], "left": []}
     for one in grading.course.submissions():
         if not assignments or one[1] in assignments:
             found[grading.state(*one)].append(one)
@@ -216,6 +216,7 @@ def write_feedback(grading: Grading, summary: Summary, *, rewrite: bool = False)
             with _record_failure(grading, one, summary):
                 mark = marks_of(one[1]).get(one[0])
                 if mark and mark.submitted:
-                    write_page(course, results.read(record), grading.released[one[1]], mark)
+                    released = grading.released.get(one[1]) or course.versions(one[1])[-1]
+                    write_page(course, results.read(record), released, mark)
                     written += 1
     return written

@@ -104,7 +104,7 @@ class Grading:
                 raise KeyboardInterrupt from None
             last = str(error).strip().splitlines()[-1]
             refused = re.search("Cannot add or remove cells[^\n]*", str(error))
-            why = refused[0] if refused else last
+            why = f"{refused[0]}; make this change in a copy of another name" if refused else last
             raise ValueError(f"{name}: nbgrader refuses its master: {why}") from error
         text = release.released(self.masters[name]).read_text(encoding="utf-8")
         version = hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -157,8 +157,12 @@ class Grading:
 
     def state(self, student: str, assignment: str) -> str:
         """The state of a submission: "graded" as it is now; "stale" if an earlier master or grader graded it;
-        "waiting" if it is new, was handed in again, or is not in the gradebook, which may be a backup."""
-        path, job = self.course.record(student, assignment), self.job(student, assignment)
+        "waiting" if it is new, was handed in again, or is not in the gradebook, which may be a backup;
+        "left" if it is new, but there is no master of this name any more."""
+        path = self.course.record(student, assignment)
+        if assignment not in self.masters:
+            return "graded" if path.exists() else "left"
+        job = self.job(student, assignment)
         mark = self.marks_before(assignment).get(student)
         if not path.exists() or not mark or not mark.submitted:
             return "waiting"

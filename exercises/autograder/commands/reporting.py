@@ -63,6 +63,7 @@ def _status(grading: Grading, name: str, aside: int) -> Iterator[str]:
     yield f"{name}: {states['graded']} of {len(submissions)} graded"
     todo = {
         f"new: run {ME} grade": states["waiting"],
+        "not graded: exercises/source has no master of this name": states["left"],
         f"graded with an earlier master or grader: run {ME} regrade": states["stale"],
         "with written answers to mark, in nbgrader formgrader": sum(mark.waits for mark in known),
         f"flagged for you to look at: run {ME} report": sum(flagged),
