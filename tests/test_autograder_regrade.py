@@ -128,6 +128,21 @@ def test_a_master_that_does_not_earn_its_points_stops_everything(own_masters, tm
     assert dump(Course(course).gradebook) == before
 
 
+def test_a_persons_mark_above_a_lowered_maximum_is_to_be_looked_at_again(own_masters, tmp_path, capsys):
+    course = tmp_path / "course"
+    grade.grade(hand_in(tmp_path / "in", ann=with_answers(SOLVED)), course)
+    give(course, WRITTEN, "ann", worth(WRITTEN))
+    for path in (own_masters, release.released(own_masters)):
+        notebook = read(path)
+        next(cell for cell in notebook.cells if cell.id == WRITTEN).metadata.nbgrader.points = 1
+        nbformat.write(notebook, path)
+    assert command.main(["regrade", "--yes", "--course", str(course)]) == 0
+    said = f"(the same by tests; your mark by hand stays, look again: {WRITTEN})\nSubmissions that change: 1."
+    assert said in capsys.readouterr().out
+    [mark] = marks.marks(Course(course).gradebook, NAME)
+    assert mark.cells[WRITTEN] == marks.CellMark(None, worth(WRITTEN), None, True, worth=1)
+
+
 def test_an_assignment_without_its_master_stays_as_it_is(own_masters, tmp_path, capsys):
     """Somebody may have renamed it, instead of copying it."""
     course = tmp_path / "course"

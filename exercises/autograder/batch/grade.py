@@ -31,10 +31,10 @@ from transformer_lessons.data.files import write_json
 
 
 class Change(NamedTuple):
-    """A submission whose points would change.
+    """A submission whose points would change, or that a person should look at again.
 
-    `cells` has the points before and after, by grade id, of the tests that differ; `marked` are the tests
-    among these for which a person has given points, which stay.
+    `cells` has the points before and after, by grade id, of the tests that differ; `marked` are those of a
+    person's marks, which stay, that are for one of these, or above what the cell gives now.
     """
 
     student: str
@@ -198,8 +198,9 @@ def _change(course: Course, one: Submission, after: Result, mark: Mark) -> Chang
     old = {cell.cell: cell.earned for cell in before.cells}
     cells = {cell.cell: (old[cell.cell], cell.earned) for cell in after.cells}
     cells = {name: points for name, points in cells.items() if points[0] != points[1]}
-    by_hand = tuple(name for name in cells if mark.cells[name].manual is not None)
-    return Change(*one, before.earned, after.earned, cells, by_hand) if cells else None
+    by_hand = {name: cell for name, cell in mark.cells.items() if cell.manual is not None}
+    again = tuple(name for name, cell in by_hand.items() if name in cells or cell.manual > cell.worth)
+    return Change(*one, before.earned, after.earned, cells, again) if cells or again else None
 
 
 def write_feedback(grading: Grading, summary: Summary, *, rewrite: bool = False) -> int:

@@ -111,6 +111,7 @@ def regrade(options: argparse.Namespace) -> CommandOutput:
 def _changes(changes: list[grades.Change]) -> Iterator[str]:
     for one in changes:
         cells = ", ".join(f"{name} {old:g} → {new:g}" for name, (old, new) in one.cells.items())
+        cells = cells or "the same by tests"
         kept = f"; your mark by hand stays, look again: {', '.join(one.marked)}" if one.marked else ""
         yield f"{one.student}  {one.assignment}  {one.before:g} → {one.after:g}  ({cells}{kept})"
     yield f"Submissions that change: {len(changes)}."

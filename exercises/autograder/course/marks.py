@@ -199,9 +199,9 @@ class Writer:
 
 
 def _score(grade: Grade, score: float | None, *, is_new: bool) -> None:
-    """Enter a score; a person is asked to mark if there is none, and again if what they marked changed."""
+    """Enter a score; a person marks if there is none, and again if the answer, score or maximum says so."""
     if grade.manual_score is None:
         grade.needs_manual_grade = score is None
-    elif is_new or grade.auto_score != score:
+    elif is_new or grade.auto_score != score or grade.manual_score > grade.max_score:
         grade.needs_manual_grade = True
     grade.auto_score = score
