@@ -43,35 +43,31 @@ def students(number: int, assignment: str) -> list[tuple[dict[str, Any], Noteboo
         names the student whose answers these are, with a comment added before each.
     """
     seed, found = f"{assignment} {number}", []
+    names = [f"student-{n + 1:03}" for n in range(number)]  # as in Canvas
     others = [n for n in range(number) if n % 20 not in TROUBLES]
-    for n in range(number):
+    for n, name in enumerate(names):
         trouble, generator = TROUBLES.get(n % 20, ""), random.Random(f"{seed} {n}")
         user = FIRST_USER + n + 1
-        about = {"student": f"{_name(n)}_{user}", "name": _name(n), "user": user}  # first, the intake's id
+        about = {"student": f"{name}_{user}", "name": name, "user": user}  # first, the intake's id
         about |= {"trouble": trouble, "is_late": n % 20 in LATE, "copied_from": "", "kinds": {}}
         notebook = None
         if trouble != ABSENT:
             source = generator.choice(others) if trouble == COPIED else n
             notebook, about["kinds"] = _fill_in(assignment, random.Random(f"{seed} {source} answers"))
         if trouble == COPIED:
-            about["copied_from"] = _name(source)
-            for cell in _answers(notebook):
-                if cell.cell_type == "code" and about["kinds"][cell.id] != "untouched":
+            about["copied_from"] = names[source]
+            for cell in notebook.cells:
+                if cell.cell_type == "code" and about["kinds"].get(cell.id, "untouched") != "untouched":
                     cell.source = f"# my solution\n{cell.source}"
         found.append((about, notebook))
     return found
-
-
-def _name(n: int) -> str:
-    """A student's name as in Canvas."""
-    return f"student-{n + 1:03}"
 
 
 def _fill_in(assignment: str, generator: random.Random) -> tuple[NotebookNode, dict[str, str]]:
     """A notebook by a student of random skill, and the kind of each of its answers."""
     notebook, solved = copy.deepcopy(_released_and_solved(assignment))
     skill, kinds = 0.2 + 0.7 * generator.random(), {}
-    for cell in _answers(notebook):
+    for cell in (one for one in notebook.cells if one.metadata.get("nbgrader", {}).get("solution")):
         weights = {"right": skill, "typical": 0.6 * (1 - skill), "untouched": 0.4 * (1 - skill)}
         kind = generator.choices(list(weights), list(weights.values()))[0]
         mistakes = [text for answer, _, text in typical_mistakes() if answer == cell.id]
@@ -82,10 +78,6 @@ def _fill_in(assignment: str, generator: random.Random) -> tuple[NotebookNode, d
             text = MARKS.sub("", solved[cell.id]).strip("\n")
             cell.source = rename_variables(text, generator) if cell.cell_type == "code" else text
     return notebook, kinds
-
-
-def _answers(notebook: NotebookNode) -> list[NotebookNode]:
-    return [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("solution")]
 
 
 @cache

@@ -73,10 +73,9 @@ def _rows(marks: dict[str, list[Mark]], nothing: float | None) -> list[Row]:
             given = {cell: _points(mark.cells.get(cell)) for cell in cells}
             given |= {"penalty": mark.penalty, "score": mark.score}
             given = given if mark.submitted else dict.fromkeys(given, None if mark.set_aside else nothing)
-            points = {**given, "worth": mark.worth}
             about = {"student": mark.student, "last name": mark.last_name, "first name": mark.first_name}
             row = rows.setdefault(mark.student, {**about, "email": mark.email, "lms id": mark.lms_user_id})
-            row |= {before + column: value for column, value in points.items()}
+            row |= {before + column: value for column, value in {**given, "worth": mark.worth}.items()}
     return [row for _, row in sorted(rows.items())]
 
 

@@ -31,6 +31,7 @@ KEPT = ("EX", "N/A")  # what Canvas has for students who are excused, or whose w
 IDENTIFIER, GRADE, CHANGED = NEEDED = ("Identifier", "Grade", "Last modified (grade)")
 NAME, MAXIMUM, CHANGEABLE = "Full name", "Maximum grade", "Grade can be changed"
 KNOWN = (*NEEDED, NAME, MAXIMUM, CHANGEABLE, *roster.MOODLE, "Student ID")
+People = dict[int, roster.Enrolled]  # students by row number
 DECIMALS = 5  # decimals that Moodle keeps; Canvas shows two
 
 
@@ -165,7 +166,7 @@ def _enter(
     name: str,
     column: int,
     marks: list[Mark],
-    people: dict[int, roster.Enrolled],
+    people: People,
     kept: dict[int, str],
     missing_as_zero: bool,
 ) -> tuple[list[str], list[str]]:
@@ -206,9 +207,7 @@ def _to_number(cell: str, otherwise: float | None = None) -> float | None:
 # ---- Whose row it is
 
 
-def _match(
-    marks: list[Mark], people: dict[int, roster.Enrolled]
-) -> tuple[dict[int, Mark], list[str], list[str]]:
+def _match(marks: list[Mark], people: People) -> tuple[dict[int, Mark], list[str], list[str]]:
     """An assignment's marks by row number, the students without a row, and notes on what to look at."""
     rows: dict[int, list[Mark]] = {}
     unmatched, notes = [], []
@@ -233,7 +232,7 @@ def _match(
     return places, unmatched, notes
 
 
-def _rows(mark: Mark, people: dict[int, roster.Enrolled]) -> list[int]:
+def _rows(mark: Mark, people: People) -> list[int]:
     """The rows of a student, by number or login."""
     logins = {text.casefold() for text in (mark.student, mark.email, mark.lms_user_id) if text}
     return [n for n, one in people.items() if roster.is_named_after(mark.student, one) or one.logins & logins]

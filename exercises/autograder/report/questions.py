@@ -97,12 +97,10 @@ def _discrimination(marks: Sequence[Mark], cell: str) -> float | None:
 
 def _requirements(tested: Sequence[CellResult]) -> list[dict]:
     """How many met each requirement: a test cut short met none, and what is asked twice must be met twice."""
-    sentences: dict[tuple[str, str], str] = {}
+    sentences = {(part.task, part.requirement): part.sentence for cell in tested for part in cell.parts}
     met: Counter = Counter()
     for cell in tested:
         missed = {(part.task, part.requirement) for part in cell.parts if not part.met}
-        for part in cell.parts:
-            sentences.setdefault((part.task, part.requirement), part.sentence)
         met.update({(part.task, part.requirement) for part in cell.parts} - missed)
     return [
         {"task": task, "sentence": sentence, "met": met[task, requirement], "of": len(tested)}
