@@ -41,7 +41,7 @@ def output_of(capsys, *words: str) -> str:
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
-    """Two graded students, one of them with a manual mark, carl's file put aside, and nothing from dora."""
+    """Two graded students, one with a manual mark; a file put aside, one not graded, nothing from dora."""
     folder, source = tmp_path_factory.mktemp("commands") / "course", tmp_path_factory.mktemp("in")
     if doctor.problem():
         pytest.skip(doctor.problem())
@@ -52,9 +52,12 @@ def course(tmp_path_factory):
     assert command.main(["release", NAME, *where, "--due", "2026-12-01 12:00 +0100"]) == 0
     assert command.main(["collect", str(source), *where]) == 1
     assert command.main(["grade", *where, "--workers", "1"]) == 0
+    more = hand_in(tmp_path_factory.mktemp("more"), emil=with_answers(SOLVED))
+    assert command.main(["collect", str(more), *where]) == 0
     give(folder, WRITTEN, "ann", 1.5)
     with Gradebook(Course(folder).gradebook) as book:
         book.update_or_create_student("carl")
+        book.update_or_create_student("emil")
         book.update_or_create_student("dora", first_name="Dora", last_name="Example", email="d@example.org")
         for cell, text in {WRITTEN: "Say it shorter.", "ps01-2-answer": "As a class, too?"}.items():
             book.find_comment(cell, NAME, NAME, "ann").manual_comment = text
@@ -104,7 +107,8 @@ def test_times_in_utc(monkeypatch):
 
 def test_status_counts_what_remains_to_be_done(course, capsys):
     assert output_of(capsys, "status", "--course", str(course)).splitlines() == [
-        f"{NAME}: 2 of 2 graded",
+        f"{NAME}: 2 of 3 graded",
+        "     1 new: run python -m exercises.autograder grade",
         "     1 with written answers to mark, in nbgrader formgrader",
         "     1 put aside or failed: see not_graded.json",
         "     1 students without a submission: dora",
@@ -128,14 +132,14 @@ def test_feedback_has_what_a_person_said(course, capsys):
 
 
 def test_tables_agree_with_nbgraders_own_and_give_a_zero_for_nothing_if_wanted(course, capsys, tmp_path):
-    """But not to carl, whose file was put aside."""
+    """But not to carl, whose file was put aside, or to emil, who is not graded yet."""
     path = tmp_path / "marks.csv"
-    for words, nothing in {(): ["", ""], ("--missing-as-zero",): ["", "0"]}.items():
+    for words, nothing in {(): ["", "", ""], ("--missing-as-zero",): ["", "0", ""]}.items():
         found = output_of(capsys, "export", "--course", str(course), "--to", str(path), *words)
         assert found.splitlines()[-1] == str(path)
         with path.open(encoding="utf-8-sig") as file:
             ours = {row["student"]: row["score"] for row in csv.DictReader(file)}
-        assert [ours["carl"], ours["dora"]] == nothing
+        assert [ours[name] for name in ("carl", "dora", "emil")] == nothing
     with Gradebook(Course(course).gradebook) as book:
         CsvExportPlugin(to=str(tmp_path / "theirs.csv")).export(book)
     with (tmp_path / "theirs.csv").open() as file:

@@ -29,13 +29,14 @@ def own_masters(tmp_path, monkeypatch):
     return tmp_path / "exercises" / "source" / NAME / f"{NAME}.ipynb"
 
 
-def change(master, name: str, text: str) -> None:
-    """Append a line to a cell, both in the master and in the released assignment."""
+def change(master, name: str, text: str, **marks: float) -> None:
+    """Append a line to a cell, both in the master and in the released assignment; it may give other points."""
     for path in (master, release.released(master)):
         notebook = read(path)
         for cell in notebook.cells:
             if cell.metadata.get("nbgrader", {}).get("grade_id") == name:
                 cell.source += f"\n{text}"
+                cell.metadata.nbgrader |= marks
         nbformat.write(notebook, path)
 
 
@@ -64,7 +65,10 @@ def test_a_changed_test_regrades_what_it_concerns_and_shows_it_first(own_masters
     said = capsys.readouterr().out
     assert f"ann  {NAME}  {TESTED:g} → {LESS:g}  ({TEST} {FULL:g} → 0.25)\n" in said
     assert f"0 → {FULL:g}; your mark by hand stays, look again: {TEST})\nSubmissions that change: 2." in said
-    assert "Nothing was entered. To enter the changes: python -m exercises.autograder regrade --yes" in said
+    assert (
+        "Nothing was entered but new maxima. To enter the changes: python -m exercises.autograder regrade --yes"
+        in said
+    )
     assert dump(Course(course).gradebook) == before
 
     assert command.main([*words, "--yes"]) == 0
@@ -129,18 +133,24 @@ def test_a_master_that_does_not_earn_its_points_stops_everything(own_masters, tm
 
 
 def test_a_persons_mark_above_a_lowered_maximum_is_to_be_looked_at_again(own_masters, tmp_path, capsys):
-    course = tmp_path / "course"
+    """Old points beside new maxima, until `regrade`, are not passed over in silence."""
+    course, where = tmp_path / "course", ["--course", str(tmp_path / "course")]
     grade.grade(hand_in(tmp_path / "in", ann=with_answers(SOLVED)), course)
     give(course, WRITTEN, "ann", worth(WRITTEN))
-    for path in (own_masters, release.released(own_masters)):
-        notebook = read(path)
-        next(cell for cell in notebook.cells if cell.id == WRITTEN).metadata.nbgrader.points = 1
-        nbformat.write(notebook, path)
-    assert command.main(["regrade", "--yes", "--course", str(course)]) == 0
+    change(own_masters, WRITTEN, "", points=1)
+    assert command.main(["regrade", "--yes", *where]) == 0
     said = f"(the same by tests; your mark by hand stays, look again: {WRITTEN})\nSubmissions that change: 1."
     assert said in capsys.readouterr().out
     [mark] = marks.marks(Course(course).gradebook, NAME)
     assert mark.cells[WRITTEN] == marks.CellMark(None, worth(WRITTEN), None, True, worth=1)
+
+    change(own_masters, TEST, "1.0", points=1)
+    assert command.main(["status", *where]) == command.main(["export", *where]) == 0
+    said = capsys.readouterr().out
+    assert "     1 graded before master or grader changed (old points, new maxima): run" in said
+    assert f"{NAME}: some points are from before the master changed: run" in said
+    assert command.main(["regrade", "--yes", *where]) == command.main(["export", *where]) == 0
+    assert "some points are" not in capsys.readouterr().out
 
 
 def test_an_assignment_without_its_master_stays_as_it_is(own_masters, tmp_path, capsys):

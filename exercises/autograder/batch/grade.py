@@ -18,7 +18,7 @@ from sqlalchemy.exc import OperationalError
 from tqdm import tqdm
 
 from exercises.autograder import result as results
-from exercises.autograder.batch.grading import Grading, Submission, marks_by_student
+from exercises.autograder.batch.grading import Grading, Submission
 from exercises.autograder.batch.pool import InProcessPool, Pool
 from exercises.autograder.course.folders import Course
 from exercises.autograder.course.marks import Mark
@@ -28,6 +28,8 @@ from exercises.autograder.intake import Arrival
 from exercises.autograder.result import Result
 from exercises.autograder.running.job import Outcome
 from transformer_lessons.data.files import write_json
+
+Use = Callable[[Submission, Outcome], object]  # what is done with an outcome
 
 
 class Change(NamedTuple):
@@ -129,8 +131,8 @@ def regrade(
         # The notebooks stay in the journal until they are needed: a thousand would fill the memory.
         done: dict[Submission, Result] = {}
         _run(grading, summary.stale, pool, summary, lambda one, outcome: done.update({one: outcome.result}))
-        again, marks_of = sorted(done), grading.marks_before
-        compared = (_change(grading.course, one, done[one], marks_of(one[1])[one[0]]) for one in again)
+        again = sorted(done)
+        compared = (_change(grading.course, one, done[one], grading.marks(one[1])[one[0]]) for one in again)
         summary.applied = bool(done) and apply([change for change in compared if change])
         if summary.applied:
             kept = ((one, grading.in_journal(done[one].key)) for one in again)
@@ -165,13 +167,7 @@ def _by_state(grading: Grading, assignments: Collection[str] = ()) -> dict[str, 
     return found
 
 
-def _run(
-    grading: Grading,
-    wanted: list[Submission],
-    pool: Pool,
-    summary: Summary,
-    use: Callable[[Submission, Outcome], None],
-) -> None:
+def _run(grading: Grading, wanted: list[Submission], pool: Pool, summary: Summary, use: Use) -> None:
     """Use the outcomes of gradings as they come; if one goes wrong, note that and go on to the next."""
     outcomes = grading.outcomes(wanted, pool)
     for one, outcome in tqdm(outcomes, total=len(wanted), unit="submission", disable=None):
@@ -196,27 +192,23 @@ def _record_failure(grading: Grading, one: Submission, summary: Summary) -> Iter
 def _change(course: Course, one: Submission, after: Result, mark: Mark) -> Change | None:
     before = results.read(course.record(*one))
     old = {cell.cell: cell.earned for cell in before.cells}
-    cells = {cell.cell: (old[cell.cell], cell.earned) for cell in after.cells}
-    cells = {name: points for name, points in cells.items() if points[0] != points[1]}
+    cells = {now.cell: (old[now.cell], now.earned) for now in after.cells if old[now.cell] != now.earned}
     by_hand = {name: cell for name, cell in mark.cells.items() if cell.manual is not None}
     again = tuple(name for name, cell in by_hand.items() if name in cells or cell.manual > cell.worth)
     return Change(*one, before.earned, after.earned, cells, again) if cells or again else None
 
 
 def write_feedback(grading: Grading, summary: Summary, *, rewrite: bool = False) -> int:
-    """Write the pages that are older than the marks, or all if `rewrite`; return how many.
-
-    Submissions that the gradebook does not have get none: their students may have left the course.
-    """
-    course, marks_of, written = grading.course, marks_by_student(grading.course), 0
+    """Write the pages that are older than the marks, or all if `rewrite`; return how many."""
+    course, written = grading.course, 0
     for one in course.submissions():
         record, page = course.record(*one), course.page(*one)
         if not record.exists():
             continue
         if rewrite or not page.exists() or page.stat().st_mtime < record.stat().st_mtime:
             with _record_failure(grading, one, summary):
-                mark = marks_of(one[1]).get(one[0])
-                if mark and mark.submitted:
+                mark = grading.marks(one[1]).get(one[0])
+                if mark and mark.submitted:  # or it is to be entered again, or the student has left
                     released = grading.released.get(one[1]) or course.versions(one[1])[-1]
                     write_page(course, results.read(record), released, mark)
                     written += 1

@@ -9,7 +9,7 @@ import hashlib
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cache, cached_property
@@ -24,7 +24,7 @@ from exercises.autograder import result as results
 from exercises.autograder.batch.pool import Pool, run_jobs
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.course.folders import Course
-from exercises.autograder.course.marks import Mark, Writer, marks
+from exercises.autograder.course.marks import Writer, marks
 from exercises.autograder.course.roster import known_ids
 from exercises.autograder.intake import Arrival, ingest
 from exercises.autograder.intake.repair import Catalogue
@@ -48,11 +48,6 @@ def handle_interrupts() -> None:
     signal.signal(signal.SIGINT, interrupt)
 
 
-def marks_by_student(course: Course) -> Callable[[str], dict[str, Mark]]:
-    """A function that gives an assignment's marks by student; each assignment is read once."""
-    return cache(lambda name: {mark.student: mark for mark in marks(course.gradebook, name)})
-
-
 class Grading:
     """A course while it is graded; not isolated, students' code runs unprotected, and every grade says so."""
 
@@ -63,7 +58,8 @@ class Grading:
         self.limits = Limits(**self._api.config.get("Limits", {}))
         self._isolation = "full" if isolated else "none"
         self._writer = Writer(course.gradebook, self._api.config)
-        self.marks_before = marks_by_student(course)
+        # An assignment's marks by student, read once until others are entered
+        self.marks = cache(lambda name: {mark.student: mark for mark in marks(course.gradebook, name)})
 
     def close(self) -> None:
         """Close the gradebook."""
@@ -148,8 +144,7 @@ class Grading:
         for (_, name), outcome in self.outcomes([(None, name) for name in sorted(set(names))], pool):
             if isinstance(outcome, Exception):
                 raise outcome
-            lost = [cell.cell for cell in outcome.result.cells if cell.earned < cell.worth]
-            if lost:
+            if lost := [cell.cell for cell in outcome.result.cells if cell.earned < cell.worth]:
                 raise ValueError(
                     f"{name}: expected its master to earn all points, got {outcome.result.earned:g} of "
                     f"{outcome.result.worth:g} (less in {', '.join(lost)}): no submission was graded"
@@ -163,11 +158,9 @@ class Grading:
         if assignment not in self.masters:
             return "graded" if path.exists() else "left"
         job = self.job(student, assignment)
-        mark = self.marks_before(assignment).get(student)
-        if not path.exists() or not mark or not mark.submitted:
-            return "waiting"
-        before = results.read(path)
-        if before.submission != job.submission:
+        mark = self.marks(assignment).get(student)
+        before = results.read(path) if path.exists() and mark and mark.submitted else None
+        if not before or before.submission != job.submission:
             return "waiting"
         if before.key != job.key:
             return "stale"
@@ -221,5 +214,6 @@ class Grading:
         # A person may have marked what was there before.
         new = {name for name, text in result.answers.items() if before.answers.get(name) != text}
         self._writer.enter(replace(outcome, result=result), new)
+        self.marks.cache_clear()
         write_json(record, asdict(result))
         return result

@@ -35,7 +35,7 @@ def doctor(options: argparse.Namespace) -> CommandOutput:
 def release(options: argparse.Namespace) -> CommandOutput:
     """Enter assignments, and when they are due, into the gradebook."""
     due = _due(options.due)
-    names = _masters(options.assignments)
+    names = select_names(options.assignments, [path.parent.name for path in masters()])
     with grades.open_course(options.course) as grading:
         for name in names:
             grading.master(name)
@@ -76,7 +76,7 @@ def _summary_output(summary: grades.Summary) -> CommandOutput:
     before = f" Graded before: {summary.unchanged}." if summary.unchanged else ""
     lines.append(f"Graded: {len(summary.graded)}.{before}")
     if summary.stale:
-        earlier = f"Graded with an earlier master or grader: {len(summary.stale)}."
+        earlier = f"Graded before master or grader changed (old points, new maxima): {len(summary.stale)}."
         lines.append(f"{earlier} To compare: {ME} regrade")
     lines.append(f"Next: mark written answers (nbgrader formgrader); then {ME} feedback; … report; … export")
     return CommandOutput(lines, INCOMPLETE if summary.quarantined or summary.failed else OK)
@@ -103,7 +103,7 @@ def regrade(options: argparse.Namespace) -> CommandOutput:
     lines += failures(found)
     lines.append(f"Affected by a change: {len(found.stale)}; not affected: {found.unchanged}.")
     if found.stale:
-        not_yet = f"Nothing was entered. To enter the changes: {ME} regrade --yes"
+        not_yet = f"Nothing was entered but new maxima. To enter the changes: {ME} regrade --yes"
         lines.append("The changes were entered." if found.applied else not_yet)
     return CommandOutput(lines, INCOMPLETE if found.failed else OK)
 
@@ -134,7 +134,7 @@ def rehearse(options: argparse.Namespace) -> CommandOutput:
         raise ValueError(
             f"--course: expected a new folder or a rehearsal's, got {folder}, which has other files"
         )
-    _masters([options.assignment])
+    select_names([options.assignment], [path.parent.name for path in masters()])
     with _grading_arguments(options) as arguments:
         shutil.rmtree(folder, ignore_errors=True)
         source = rehearsals.write(folder, options.number, options.assignment)
@@ -150,10 +150,6 @@ def rehearse(options: argparse.Namespace) -> CommandOutput:
 
 
 # ---- What these share
-
-
-def _masters(wanted: list[str]) -> list[str]:
-    return select_names(wanted, [path.parent.name for path in masters()])
 
 
 def _people(options: argparse.Namespace) -> list[Enrolled]:

@@ -36,8 +36,9 @@ def _assignments(course: Course, wanted: list[str]) -> list[str]:
 
 
 def _marks(course: Course, name: str) -> list[marks.Mark]:
-    """The marks for an assignment; students with a file that was not graded are marked as such."""
+    """The marks for an assignment; students with a file, which may not be graded yet, are marked as such."""
     files = {(one["student"], one["assignment"]) for those in course.left_out().values() for one in those}
+    files.update(course.submissions(name))
     known = marks.marks(course.gradebook, name)
     return [replace(one, set_aside=bool(files & {(one.student, name), (one.student, None)})) for one in known]
 
@@ -59,19 +60,17 @@ def _status(grading: Grading, name: str, aside: int) -> Iterator[str]:
     known = []
     with suppress(MissingEntry):
         known = _marks(course, name)
-    flagged = (bool(one.flags) for one in course.results(name))
     yield f"{name}: {states['graded']} of {len(submissions)} graded"
     todo = {
         f"new: run {ME} grade": states["waiting"],
         "not graded: exercises/source has no master of this name": states["left"],
-        f"graded with an earlier master or grader: run {ME} regrade": states["stale"],
+        f"graded before master or grader changed (old points, new maxima): run {ME} regrade": states["stale"],
         "with written answers to mark, in nbgrader formgrader": sum(mark.waits for mark in known),
-        f"flagged for you to look at: run {ME} report": sum(flagged),
+        f"flagged for you to look at: run {ME} report": sum(bool(one.flags) for one in course.results(name)),
         "put aside or failed: see not_graded.json": aside,
     }
     yield from (f"  {number:4} {what}" for what, number in todo.items() if number)
-    handed_in = {student for student, _ in submissions}
-    if missing := [one.student for one in known if one.student not in handed_in and not one.set_aside]:
+    if missing := [one.student for one in known if not one.set_aside]:
         more = f" and {len(missing) - 20} more" if len(missing) > 20 else ""
         yield f"  {len(missing):4} students without a submission: {', '.join(missing[:20])}{more}"
 
@@ -114,8 +113,18 @@ def export(options: argparse.Namespace) -> CommandOutput:
     path = options.to or course.folder / "export" / name
     with replacing(path) as temporary:
         temporary.write_bytes(made.data)
-    lines = [*made.notes, *(f"no mark filled in for {student}" for student in made.unmatched), str(path)]
+    lines = [*_earlier(course, known), *made.notes]
+    lines += [*(f"no mark filled in for {student}" for student in made.unmatched), str(path)]
     return CommandOutput(lines, INCOMPLETE if made.unmatched else OK)
+
+
+def _earlier(course: Course, known: dict[str, list[marks.Mark]]) -> Iterator[str]:
+    """A sentence for each assignment whose tests are now worth something else than when they were run."""
+    for name, those in known.items():
+        worth = {cell: of.worth for mark in those for cell, of in mark.cells.items()}
+        tests = (cell for one in course.results(name) for cell in one.cells)
+        if any(cell.worth != worth.get(cell.cell, cell.worth) for cell in tests):
+            yield f"{name}: some points are from before the master changed: run {ME} regrade"
 
 
 def similarity(options: argparse.Namespace) -> CommandOutput:
@@ -127,14 +136,13 @@ def similarity(options: argparse.Namespace) -> CommandOutput:
             raise ValueError(f"STUDENT: expected two ids, got {', '.join(options.students)}")
         return CommandOutput([similarities.compare(course, options.assignment, *options.students)])
     found = similarities.course_pairs(course, options.assignment)
-    lines = [f"{one.score:4.0%}  {one.first}  {one.second}  {_how_similar(one)}" for one in found]
+    lines = []
+    for one in found:
+        shares = (f"{name} {share:.0%}" for name, share in sorted(one.cells.items()))
+        how = similarities.EXACT if one.exact else ", ".join(shares)
+        lines.append(f"{one.score:4.0%}  {one.first}  {one.second}  {how}")
     last = f"Pairs that stand out: {len(found)}. To see two: {ME} similarity {options.assignment} ONE OTHER"
     return CommandOutput([*lines, last])
-
-
-def _how_similar(pair: similarities.Pair) -> str:
-    shares = (f"{name} {share:.0%}" for name, share in sorted(pair.cells.items()))
-    return similarities.EXACT if pair.exact else ", ".join(shares)
 
 
 def my_transformer(options: argparse.Namespace) -> CommandOutput:

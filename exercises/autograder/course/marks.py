@@ -62,7 +62,7 @@ class Mark:
     cells: dict[str, CellMark] = field(default_factory=dict)  # by grade id, in the order of the assignment
     comments: dict[str, str] = field(default_factory=dict)  # a person's, by grade id
     late: bool = False  # whether it was handed in after it was due
-    set_aside: bool = False  # whether a file of theirs waits for a person: put aside, or grading failed
+    set_aside: bool = False  # whether there is a file of theirs; without a mark, it waits to be looked at
 
     @property
     def raw(self) -> float:
