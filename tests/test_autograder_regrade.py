@@ -65,10 +65,7 @@ def test_a_changed_test_regrades_what_it_concerns_and_shows_it_first(own_masters
     said = capsys.readouterr().out
     assert f"ann  {NAME}  {TESTED:g} → {LESS:g}  ({TEST} {FULL:g} → 0.25)\n" in said
     assert f"0 → {FULL:g}; your mark by hand stays, look again: {TEST})\nSubmissions that change: 2." in said
-    assert (
-        "Nothing was entered but new maxima. To enter the changes: python -m exercises.autograder regrade --yes"
-        in said
-    )
+    assert "Nothing was entered; maxima are today's. To enter the changes: python -m" in said
     assert dump(Course(course).gradebook) == before
 
     assert command.main([*words, "--yes"]) == 0
@@ -147,7 +144,7 @@ def test_a_persons_mark_above_a_lowered_maximum_is_to_be_looked_at_again(own_mas
     change(own_masters, TEST, "1.0", points=1)
     assert command.main(["status", *where]) == command.main(["export", *where]) == 0
     said = capsys.readouterr().out
-    assert "     1 graded before master or grader changed (old points, new maxima): run" in said
+    assert "     1 by an earlier master or grader (old points, today's maxima): run" in said
     assert f"{NAME}: some points are from before the master changed: run" in said
     assert command.main(["regrade", "--yes", *where]) == command.main(["export", *where]) == 0
     assert "some points are" not in capsys.readouterr().out

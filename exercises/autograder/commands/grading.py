@@ -76,7 +76,7 @@ def _summary_output(summary: grades.Summary) -> CommandOutput:
     before = f" Graded before: {summary.unchanged}." if summary.unchanged else ""
     lines.append(f"Graded: {len(summary.graded)}.{before}")
     if summary.stale:
-        earlier = f"Graded before master or grader changed (old points, new maxima): {len(summary.stale)}."
+        earlier = f"By an earlier master or grader (old points, today's maxima): {len(summary.stale)}."
         lines.append(f"{earlier} To compare: {ME} regrade")
     lines.append(f"Next: mark written answers (nbgrader formgrader); then {ME} feedback; … report; … export")
     return CommandOutput(lines, INCOMPLETE if summary.quarantined or summary.failed else OK)
@@ -103,7 +103,7 @@ def regrade(options: argparse.Namespace) -> CommandOutput:
     lines += failures(found)
     lines.append(f"Affected by a change: {len(found.stale)}; not affected: {found.unchanged}.")
     if found.stale:
-        not_yet = f"Nothing was entered but new maxima. To enter the changes: {ME} regrade --yes"
+        not_yet = f"Nothing was entered; maxima are today's. To enter the changes: {ME} regrade --yes"
         lines.append("The changes were entered." if found.applied else not_yet)
     return CommandOutput(lines, INCOMPLETE if found.failed else OK)
 

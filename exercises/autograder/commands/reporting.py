@@ -64,7 +64,7 @@ def _status(grading: Grading, name: str, aside: int) -> Iterator[str]:
     todo = {
         f"new: run {ME} grade": states["waiting"],
         "not graded: exercises/source has no master of this name": states["left"],
-        f"graded before master or grader changed (old points, new maxima): run {ME} regrade": states["stale"],
+        f"by an earlier master or grader (old points, today's maxima): run {ME} regrade": states["stale"],
         "with written answers to mark, in nbgrader formgrader": sum(mark.waits for mark in known),
         f"flagged for you to look at: run {ME} report": sum(bool(one.flags) for one in course.results(name)),
         "put aside or failed: see not_graded.json": aside,
