@@ -41,13 +41,14 @@ def output_of(capsys, *words: str) -> str:
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
-    """Two graded students, one with a manual mark; a file put aside, one not graded, nothing from dora."""
+    """Two graded students, one with a manual mark; two files put aside, one not graded, nothing from dora."""
     folder, source = tmp_path_factory.mktemp("commands") / "course", tmp_path_factory.mktemp("in")
     if doctor.problem():
         pytest.skip(doctor.problem())
     hand_in(source, ann=with_answers(SOLVED), bob=with_answers())
-    (source / "carl").mkdir()
-    (source / "carl" / f"{NAME}.ipynb").write_text("nothing")
+    for student, name in {"carl": NAME, "fay": "homework"}.items():
+        (source / student).mkdir()
+        (source / student / f"{name}.ipynb").write_text("nothing")
     where = ["--course", str(folder)]
     assert command.main(["release", NAME, *where, "--due", "2026-12-01 12:00 +0100"]) == 0
     assert command.main(["collect", str(source), *where]) == 1
@@ -56,8 +57,8 @@ def course(tmp_path_factory):
     assert command.main(["collect", str(more), *where]) == 0
     give(folder, WRITTEN, "ann", 1.5)
     with Gradebook(Course(folder).gradebook) as book:
-        book.update_or_create_student("carl")
-        book.update_or_create_student("emil")
+        for student in ("carl", "emil", "fay"):
+            book.update_or_create_student(student)
         book.update_or_create_student("dora", first_name="Dora", last_name="Example", email="d@example.org")
         for cell, text in {WRITTEN: "Say it shorter.", "ps01-2-answer": "As a class, too?"}.items():
             book.find_comment(cell, NAME, NAME, "ann").manual_comment = text
@@ -95,7 +96,7 @@ def test_times_in_utc(monkeypatch):
         "2026-12-01 12:00:00.5 CET": "2026-12-01 11:00:00.500000",
         "2026-06-01 12:00:00 CET": "2026-06-01 10:00:00",  # summer time
         "2026-12-01 12:00": "2026-12-01 12:00:00",
-        "1 Dec 2026 0:00": "2026-12-01 00:00:00",
+        "1 Dec 2026 12:30 PM": "2026-12-01 12:30:00",
     }.items():
         assert str(in_utc(text)) == expected
     refused = {"2026-13-45 12:00": "month", "0001-01-01 00:00:00 +1400": "out of range"}
@@ -132,14 +133,14 @@ def test_feedback_has_what_a_person_said(course, capsys):
 
 
 def test_tables_agree_with_nbgraders_own_and_give_a_zero_for_nothing_if_wanted(course, capsys, tmp_path):
-    """But not to carl, whose file was put aside, or to emil, who is not graded yet."""
+    """But not to carl and fay, whose files were put aside, or to emil, who is not graded yet."""
     path = tmp_path / "marks.csv"
-    for words, nothing in {(): ["", "", ""], ("--missing-as-zero",): ["", "0", ""]}.items():
+    for words, nothing in {(): 4 * [""], ("--missing-as-zero",): ["", "0", "", ""]}.items():
         found = output_of(capsys, "export", "--course", str(course), "--to", str(path), *words)
         assert found.splitlines()[-1] == str(path)
         with path.open(encoding="utf-8-sig") as file:
             ours = {row["student"]: row["score"] for row in csv.DictReader(file)}
-        assert [ours[name] for name in ("carl", "dora", "emil")] == nothing
+        assert [ours[name] for name in ("carl", "dora", "emil", "fay")] == nothing
     with Gradebook(Course(course).gradebook) as book:
         CsvExportPlugin(to=str(tmp_path / "theirs.csv")).export(book)
     with (tmp_path / "theirs.csv").open() as file:

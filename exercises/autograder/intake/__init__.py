@@ -188,7 +188,7 @@ def in_utc(text: str) -> datetime:
     try:
         found = parse(text, tzinfos=lambda name, offset: gettz(name) if name and offset is None else offset)
         # dateutil makes up a time of day, takes UTC+1 for UTC-1, and ignores a zone that it does not know.
-        unknown = not found.tzinfo and re.search(r":\d\d.*[A-Z]", text)
+        unknown = not found.tzinfo and re.search(r":\d\d.*[A-Z]", re.sub("[AP]M", "", text))
         if unknown or not re.search(r"\d:\d\d", text) or re.search(r"[A-Z] *[+-]\d", text):
             raise ValueError(f"expected a time with a zone such as +0100, got {text}")
         return found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found
