@@ -76,7 +76,7 @@ def test_broken_folders_are_refused(saved):
     config = read_json(directory / "config.json")
     for odd in ({"d_ff": 19}, {"odd": 19}):
         write_json(directory / "config.json", {**config, "model": {**config["model"], **odd}})
-        with pytest.raises(ValueError, match="model: expected files that fit"):
+        with pytest.raises(ValueError, match="model: expected matching files"):
             load_model(directory)
     (directory / "config.json").write_text("{")
     with pytest.raises(ValueError, match=r"config\.json: expected JSON, got "):
@@ -88,7 +88,7 @@ def test_broken_folders_are_refused(saved):
         load_model(directory)
     write_json(directory / "config.json", config)
     (directory / "weights.safetensors").write_bytes(b"half a file")
-    with pytest.raises(ValueError, match="model: expected files that fit"):
+    with pytest.raises(ValueError, match="model: expected matching files"):
         load_model(directory)
 
 

@@ -176,6 +176,13 @@ def test_compiling_takes_a_compiler(lessons, monkeypatch, tmp_path):
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+def test_output_is_utf_8_wherever_it_goes(monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="cp1252"))
+    assert cli.main(["symptoms", "NaN"]) == 0
+    assert "√" in written.getvalue().decode("utf-8")
+
+
 def test_translate_lines_in_their_places(lessons, monkeypatch):
     numbers = [*range(0, 999_999, 9_973)]
     lines = [english(n) for n in numbers]

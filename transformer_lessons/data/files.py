@@ -24,7 +24,7 @@ def replacing(path: Path):
         temporary.chmod(0o644)  # safetensors would let only the owner read the file
         temporary.replace(path)
     except (RuntimeError, SafetensorError) as error:
-        if type(error) not in (RuntimeError, SafetensorError):  # but an error of torch's compiler
+        if type(error) not in (RuntimeError, SafetensorError):  # such as one of torch's compiler
             raise
         raise OSError(f"{path}: could not be written; is the disk full? {brief(error)}") from None
     finally:

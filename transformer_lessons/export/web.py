@@ -19,8 +19,7 @@ SUPPORTED = {"activation": "relu", "position": "sinusoidal"}  # what model.js im
 
 def save(directory: Path, model: Transformer, source: Tokeniser, target: Tokeniser) -> None:
     """Write ``model.js``, which adds a model named "model" to those of the page."""
-    text = script("model", exported(model, source, target))
-    (directory / "model.js").write_text(text, encoding="utf-8")
+    (directory / "model.js").write_text(script("model", exported(model, source, target)), encoding="utf-8")
 
 
 def script(name: str, content: dict) -> str:

@@ -82,7 +82,7 @@ def load_model(directory: Path | None = None) -> tuple[Transformer, Tokeniser, T
         load_weights(model, directory / "weights.safetensors")
         tokenisers = load_tokenisers(directory)
     except (KeyError, TypeError, RuntimeError, SafetensorError) as error:
-        raise ValueError(f"model: expected files that fit, got {directory}: {brief(error)}") from None
+        raise ValueError(f"model: expected matching files, got {directory}: {brief(error)}") from None
     sizes, got = (model.config.source_vocab_size, model.config.target_vocab_size), (*map(len, tokenisers),)
     expect(got == sizes, f"{directory}: tokens", f"{sizes} of source and target, as in its config", got)
     return model.eval(), *tokenisers

@@ -174,10 +174,11 @@ def apply_settings(
 
 def versions(device: torch.device) -> dict[str, str]:
     """The versions and the device with which a number was measured."""
-    name, widest = CPU.get("cpu_name", platform.machine()), torch.backends.cpu.get_cpu_capability()
+    widest = torch.backends.cpu.get_cpu_capability()  # instructions, on which a processor's speed depends
+    processor = f"{device}, {CPU.get('cpu_name', platform.machine())}, {widest}"
     return {
         "transformer-lessons": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu, {name}, {widest}",
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else processor,
     }

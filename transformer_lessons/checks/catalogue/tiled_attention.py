@@ -70,7 +70,7 @@ LARGEST = [
     memory_call(11, 67, 11, 2, largest=67 * 2 * 4),
     memory_call(3, 129, 29, 1, largest=129 * 4 * 4 // 3),
     memory_call(11, 67, 34, 2, largest=11 * 34 * 4),
-    memory_call(12, 34, 2, 1, 1, 1, largest=250),
+    memory_call(12, 34, 2, 1, 1, 1, largest=250),  # in a tile of 17 keys, 6 rows of scores take 408 bytes
     memory_call(97, 97, 17, 2, 1, largest=51 * 97 * 4),
 ]
 SQUARE = 97 * 97 * 4
